@@ -1,0 +1,1 @@
+"""What happens to a job, decided. Pure: no IO, no clock, no randomness, no tasks, no logging."""

@@ -1,0 +1,5 @@
+"""Every error a user can meet. The message says what happened, where, whether anything changed, what to do."""
+
+
+class RollmqError(Exception):
+    """The base of all errors of rollmq."""

@@ -1,0 +1,1 @@
+"""Bytes to messages and back. Pure: it never touches a socket."""
