@@ -1,0 +1,55 @@
+# Everything a developer runs. `make` alone lists it. Only `setup` and `fix` change files of the tree.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+PY := .venv/bin/python
+STAMP := .venv/.setup-done
+
+.PHONY: help setup demo test check fix storm plant bench fuzz
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## create .venv and install rollmq with all that development needs
+
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) > /dev/null || \
+	  { echo "make setup: there is no $(PYTHON) on PATH. Install Python 3.11 or newer, or run: make setup PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make setup: $$($(PYTHON) -V) is too old, rollmq needs 3.11 or newer. Run: make setup PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv .venv || \
+	  { rm -rf .venv; echo "make setup: $(PYTHON) cannot create a virtual environment. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make setup: the Python in .venv is too old. Remove .venv and run make setup again."; exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: setup ## watch jobs survive crashes: a short story from the simulator
+	$(PY) -m tests.sim demo
+
+test: setup ## all tests, as CI runs them (under 20 minutes on two cores)
+	$(PY) -m pytest -n 2 -q tests
+
+check: setup ## read-only: format, lint, types, fast tests (under two minutes)
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy --strict src
+	$(PY) -m pytest -n 2 -q -m "not slow" tests
+
+fix: setup ## format, fix what the linter can, renew the generated docs
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+	$(PY) -m tests.docs_tables --rewrite
+
+storm: setup ## simulator seeds until stopped (SECONDS=n bounds it)
+	$(PY) -m tests.sim storm $(if $(SECONDS),--seconds $(SECONDS))
+
+plant: setup ## apply known bugs one by one: each must turn its test red
+	$(PY) -m tests.plant
+
+bench: setup ## figures, each beside the machine's own limits
+	$(PY) -m bench
+
+fuzz: setup ## coverage-guided fuzzing of the codec and the log reader (SECONDS=n per target)
+	$(PY) -m tests.fuzz $(SECONDS)
