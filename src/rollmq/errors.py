@@ -1,4 +1,4 @@
-"""Every error a user can meet. The message says what happened, where, whether anything changed, what to do."""
+"""Every error a user can meet. The message says what happened, where, what changed, what to do."""
 
 
 class RollmqError(Exception):
