@@ -13,3 +13,53 @@ AGEING_BUDGET_PER_TICK: Final = 2_000
 """The same for a tick of the leader: some milliseconds of work."""
 EXPLAIN_WALK_MAX: Final = 10_000
 """Jobs of a lane that `explain` counts; behind that it says "at least"."""
+
+# Wire: frames. Names end in their unit; docs/protocol.md says which Error each violation brings.
+PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of a job's payload or result: in base64, with its header, it must still fit one frame as a log line."""
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What `length` may announce: the largest log line, and what one connection can make a node hold."""
+HELLO_FRAME_BYTES_MAX: Final = 512 * 1024
+"""Before the hello is answered: a stranger may make us hold this much; a worker's held jobs must fit."""
+FRAME_SUBJECT_BYTES_MAX: Final = 512
+"""A job's longest subject, a dot, and the longest worker id."""
+HEADER_BYTES_MAX: Final = 32 * 1024
+"""Of a frame's header: room for a caller's own headers, cheap enough to parse for each message."""
+ID_CHARS_MAX: Final = 128
+"""Of the ids that people choose (client, worker, instance, release, key id): they are in every log line."""
+KEY_CHARS_MAX: Final = 256
+"""Of a caller's key: a digest or a compound key fits, and a million of them fit into memory."""
+TOKEN_CHARS_MAX: Final = 4096
+"""Of a secret in a hello: long signed tokens fit."""
+USER_HEADERS_MAX: Final = 64
+"""A job's own headers: trace context and labels, not data."""
+ERROR_TEXT_CHARS_MAX: Final = 4096
+"""Of an error's message: enough for a person to act on; details go into the payload."""
+ERROR_DETAIL_BYTES_MAX: Final = 64 * 1024
+"""Of a failed job's traceback, kept in the log for each failed try."""
+WORKER_PATTERNS_MAX: Final = 1024
+"""Subject patterns of one worker: each is matched when an exec is new."""
+WORKER_HANDS_MAX: Final = 4096
+"""Jobs that a worker runs at once."""
+WORKER_HELD_MAX: Final = 4096
+"""Jobs and unconfirmed outcomes that a worker may list in its hello, so also its credit."""
+JOBS_PER_MESSAGE_MAX: Final = 4096
+"""Job ids that one message may name: the work of one message stays bounded."""
+READ_LOG_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of a LogChunk's lines, unless a single line is longer: one turn of the loop."""
+READ_LOG_WAIT_US_MAX: Final = 30_000_000
+"""How long a ReadLog may wait for the next entry: long enough to be cheap, shorter than proxies' idle limits."""
+SNAPSHOT_CHUNK_BYTES_MAX: Final = 1024 * 1024
+"""Of an InstallSnapshot's chunk: heartbeats pass between two of them in time."""
+
+# Wire: connections
+CONNECTIONS_MAX: Final = 10_000
+"""Open at once on one node: a slot each, and FRAME_BYTES_MAX at the very worst."""
+HANDSHAKES_MAX: Final = 256
+"""Connections that have not said who they are: strangers hold at most this many HELLO_FRAME_BYTES_MAX."""
+HANDSHAKE_US_MAX: Final = 10_000_000
+"""From connecting to a complete hello. A slow link needs two round trips."""
+PING_EVERY_US: Final = 5_000_000
+"""After so much silence of ours a ping is sent, so that the other side hears us three times in IDLE_US_MAX."""
+IDLE_US_MAX: Final = 15_000_000
+"""Silent for so long is lost: three pings, so that one lost packet and its resend are no loss."""
