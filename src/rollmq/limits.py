@@ -43,12 +43,12 @@ WORKER_HANDS_MAX: Final = 4096
 """Jobs that a worker runs at once."""
 WORKER_HELD_MAX: Final = 4096
 """Jobs and unconfirmed outcomes that a worker may list in its hello, so also its credit."""
-JOBS_PER_MESSAGE_MAX: Final = 4096
-"""Job ids that one message may name: the work of one message stays bounded."""
+JOBS_PER_MESSAGE_MAX: Final = 256
+"""Jobs that one Started, or acks that one AckDone, may name: they fit HEADER_BYTES_MAX."""
 READ_LOG_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of a LogChunk's lines, unless a single line is longer: one turn of the loop."""
 READ_LOG_WAIT_US_MAX: Final = 30_000_000
-"""How long a ReadLog may wait for the next entry: long enough to be cheap, shorter than proxies' idle limits."""
+"""How long a ReadLog may wait for the next entry: long enough to be cheap."""
 SNAPSHOT_CHUNK_BYTES_MAX: Final = 1024 * 1024
 """Of an InstallSnapshot's chunk: heartbeats pass between two of them in time."""
 
@@ -60,6 +60,56 @@ HANDSHAKES_MAX: Final = 256
 HANDSHAKE_US_MAX: Final = 10_000_000
 """From connecting to a complete hello. A slow link needs two round trips."""
 PING_EVERY_US: Final = 5_000_000
-"""After so much silence of ours a ping is sent, so that the other side hears us three times in IDLE_US_MAX."""
+"""A ping after so much silence of the other side: three chances to answer within IDLE_US_MAX."""
 IDLE_US_MAX: Final = 15_000_000
 """Silent for so long is lost: three pings, so that one lost packet and its resend are no loss."""
+
+# --- store: the state directory -------------------------------------------------------------------
+
+WAL_BATCH_BYTES_MAX = 32 * 1024 * 1024
+"""What one fdatasync covers, and so the most that a power cut can tear; a bad line further from the end
+is damage. Holds the largest line (a frame's payload in base64) with room to spare."""
+
+DISK_BLOCK_BYTES = 4 * 1024 * 1024
+"""Files are read in blocks: large enough that Python's work per block vanishes, small enough to keep."""
+
+SPARSE_EVERY_BYTES = 64 * 1024
+"""One remembered offset per so many bytes of a segment: 4,096 for the largest, and at most this to skip."""
+
+SEALED_READERS_MAX = 8
+"""Sealed segments whose offsets are kept at hand; followers and pipelines read a few places at a time."""
+
+TORN_COPIES_MAX = 8
+"""Copies of torn tails that are kept: enough to look into the last crashes, never a disk full of them."""
+
+DAMAGES_LISTED_MAX = 100
+"""Damaged places that one error lists; a zeroed file would otherwise list millions."""
+
+SNAPSHOTS_KEPT = 2
+"""The newest may be damaged unseen; the one before it and the segments since make the same state."""
+
+SNAPSHOT_EVERY_ENTRIES = 1_048_576
+"""At most so many entries lie after the newest snapshot before it is folded again: with 150,000 applied
+per second, a restart replays for less than ten seconds."""
+
+FOLD_SHARE_MIN = 0.5
+"""Fold when the log since is half as large as the snapshot: rewriting it costs at most twice the log."""
+
+FOLD_BYTES_MIN = 16 * 1024 * 1024
+"""Starting a process for less log than this costs more than replaying it."""
+
+FOLD_RETRY_FIRST_US = 5_000_000
+FOLD_RETRY_MAX_US = 600_000_000
+"""Pauses between attempts of a failing fold helper: soon at first, then rare enough not to load the disk."""
+
+DISK_FREE_MIN_BYTES = 268_435_456
+"""Below this free space submits are refused; acks, markers and one snapshot still fit: a largest segment."""
+
+BALLAST_BYTES = 67_108_864
+"""Given back when a full node starts: room to recover, cut and tell, but not to run on for long."""
+
+HISTORY_KEEP_SHARE = 0.2
+"""Of the disk, for sealed segments: months for most, and never the reason for a full disk."""
+
+HISTORY_KEEP_US = 30 * 86_400_000_000
+"""Age after which history may go although there is room: a month, so that monthly reports can be redone."""
