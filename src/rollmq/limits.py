@@ -66,50 +66,72 @@ IDLE_US_MAX: Final = 15_000_000
 
 # --- store: the state directory -------------------------------------------------------------------
 
-WAL_BATCH_BYTES_MAX = 32 * 1024 * 1024
+WAL_BATCH_BYTES_MAX: Final = 32 * 1024 * 1024
 """What one fdatasync covers, and so the most that a power cut can tear; a bad line further from the end
 is damage. Holds the largest line (a frame's payload in base64) with room to spare."""
 
-DISK_BLOCK_BYTES = 4 * 1024 * 1024
+DISK_BLOCK_BYTES: Final = 4 * 1024 * 1024
 """Files are read in blocks: large enough that Python's work per block vanishes, small enough to keep."""
 
-SPARSE_EVERY_BYTES = 64 * 1024
+SPARSE_EVERY_BYTES: Final = 64 * 1024
 """One remembered offset per so many bytes of a segment: 4,096 for the largest, and at most this to skip."""
 
-SEALED_READERS_MAX = 8
+SEALED_READERS_MAX: Final = 8
 """Sealed segments whose offsets are kept at hand; followers and pipelines read a few places at a time."""
 
-TORN_COPIES_MAX = 8
+TORN_COPIES_MAX: Final = 8
 """Copies of torn tails that are kept: enough to look into the last crashes, never a disk full of them."""
 
-DAMAGES_LISTED_MAX = 100
+DAMAGES_LISTED_MAX: Final = 100
 """Damaged places that one error lists; a zeroed file would otherwise list millions."""
 
-SNAPSHOTS_KEPT = 2
+SNAPSHOTS_KEPT: Final = 2
 """The newest may be damaged unseen; the one before it and the segments since make the same state."""
 
-SNAPSHOT_EVERY_ENTRIES = 1_048_576
+SNAPSHOT_EVERY_ENTRIES: Final = 1_048_576
 """At most so many entries lie after the newest snapshot before it is folded again: with 150,000 applied
 per second, a restart replays for less than ten seconds."""
 
-FOLD_SHARE_MIN = 0.5
+FOLD_SHARE_MIN: Final = 0.5
 """Fold when the log since is half as large as the snapshot: rewriting it costs at most twice the log."""
 
-FOLD_BYTES_MIN = 16 * 1024 * 1024
+FOLD_BYTES_MIN: Final = 16 * 1024 * 1024
 """Starting a process for less log than this costs more than replaying it."""
 
-FOLD_RETRY_FIRST_US = 5_000_000
-FOLD_RETRY_MAX_US = 600_000_000
+FOLD_RETRY_FIRST_US: Final = 5_000_000
+FOLD_RETRY_MAX_US: Final = 600_000_000
 """Pauses between attempts of a failing fold helper: soon at first, then rare enough not to load the disk."""
 
-DISK_FREE_MIN_BYTES = 268_435_456
+DISK_FREE_MIN_BYTES: Final = 268_435_456
 """Below this free space submits are refused; acks, markers and one snapshot still fit: a largest segment."""
 
-BALLAST_BYTES = 67_108_864
+BALLAST_BYTES: Final = 67_108_864
 """Given back when a full node starts: room to recover, cut and tell, but not to run on for long."""
 
-HISTORY_KEEP_SHARE = 0.2
+HISTORY_KEEP_SHARE: Final = 0.2
 """Of the disk, for sealed segments: months for most, and never the reason for a full disk."""
 
-HISTORY_KEEP_US = 30 * 86_400_000_000
+HISTORY_KEEP_US: Final = 30 * 86_400_000_000
 """Age after which history may go although there is room: a month, so that monthly reports can be redone."""
+
+# Raft core: times (both settable) and bounds of replication
+HEARTBEAT_US: Final = 150_000
+"""Between two heartbeats of a leader: two of them may be lost within the longest election timeout."""
+ELECTION_US_MIN: Final = 250_000
+"""The shortest election timeout, and how long a follower is loyal: longer than a heartbeat and a slow fsync."""
+ELECTION_US_MAX: Final = 500_000
+"""The longest; the spread keeps two candidates from splitting the votes again and again."""
+WRITE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of one Write's lines, unless a single line is longer: what one fsync covers and a power cut may tear."""
+APPEND_BYTES_MAX: Final = 1024 * 1024
+"""Of one AppendEntries' lines, unless a single line is longer: heartbeats pass between two of them in time."""
+APPEND_LINES_MAX: Final = 8192
+"""Of one AppendEntries: the work of one message stays bounded also when lines are tiny."""
+APPENDS_INFLIGHT_MAX: Final = 64
+"""AppendEntries that one follower may leave unanswered: enough for a round trip, little to repeat."""
+APPENDS_INFLIGHT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of these, in all: what a hung follower may hold in buffers."""
+UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of lines decided and not committed: beyond it submits are refused. A second or two of the fastest disk."""
+TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of written and committed lines kept in memory, so that a follower's short absence costs no disk reads."""
