@@ -33,7 +33,7 @@ class Event(
     at_us: int
 
 
-class Backoff(Part):
+class Backoff(Part, frozen=True):
     """The pause before try n+1: first_us * factor^(n-1), at most max_us, times a random 1-jitter..1."""
 
     first_us: int = 1_000_000
@@ -42,7 +42,7 @@ class Backoff(Part):
     jitter: float = 0.25
 
 
-class Enqueue(Event, tag="enqueue"):
+class Enqueue(Event, frozen=True, tag="enqueue"):
     """A job is accepted: into its exec's queue."""
 
     job_id: str
@@ -66,7 +66,7 @@ class Enqueue(Event, tag="enqueue"):
     backoff: Backoff | None = None
 
 
-class Assign(Event, tag="assign"):
+class Assign(Event, frozen=True, tag="assign"):
     """An attempt begins: out of the queue, into in-flight. Its (term, index) is the attempt's fence."""
 
     job_id: str
@@ -77,7 +77,7 @@ class Assign(Event, tag="assign"):
     credit_left: int
 
 
-class Ending(Event):
+class Ending(Event, frozen=True):
     """What every event says that ends an attempt."""
 
     job_id: str
@@ -92,7 +92,7 @@ class Ending(Event):
     """By the worker's monotonic clock; null when it did not say."""
 
 
-class Ack(Ending, tag="ack"):
+class Ack(Ending, frozen=True, tag="ack"):
     """The handler succeeded: the job is finished, its result kept for its retention."""
 
     result: bytes = b""
@@ -101,7 +101,7 @@ class Ack(Ending, tag="ack"):
     key_id: str = ""
 
 
-class FailRequeue(Ending, tag="fail_requeue"):
+class FailRequeue(Ending, frozen=True, tag="fail_requeue"):
     """The handler failed or snoozed: back to the queue, after its backoff."""
 
     error_type: str = ""
@@ -112,19 +112,19 @@ class FailRequeue(Ending, tag="fail_requeue"):
     """False for a snooze: the attempt is no try."""
 
 
-class TimeoutRequeue(Ending, tag="timeout_requeue"):
+class TimeoutRequeue(Ending, frozen=True, tag="timeout_requeue"):
     """Over its time: back to the queue, after its backoff."""
 
     not_before_us: int = 0
 
 
-class WorkerDownRequeue(Ending, tag="worker_down_requeue"):
+class WorkerDownRequeue(Ending, frozen=True, tag="worker_down_requeue"):
     """The worker is gone, drained, refused the job or gave it back: back to the queue at once."""
 
     reason: str = "gone"
 
 
-class MaybeEnding(Event):
+class MaybeEnding(Event, frozen=True):
     """The fields of an Ending for a job that may have been queued: then fence is null."""
 
     job_id: str
@@ -137,7 +137,7 @@ class MaybeEnding(Event):
     run_us: int | None = None
 
 
-class Dlq(MaybeEnding, tag="dlq"):
+class Dlq(MaybeEnding, frozen=True, tag="dlq"):
     """Into the dead letters: tries or starts used up, rejected, expired, or poison."""
 
     reason: str = ""
@@ -146,7 +146,7 @@ class Dlq(MaybeEnding, tag="dlq"):
     error_detail: str = ""
 
 
-class Redrive(Event, tag="redrive"):
+class Redrive(Event, frozen=True, tag="redrive"):
     """Out of the DLQ: queued again in a new life, tries from zero."""
 
     job_ids: list[str]
@@ -154,7 +154,7 @@ class Redrive(Event, tag="redrive"):
     why: str = ""
 
 
-class Drop(Event, tag="drop"):
+class Drop(Event, frozen=True, tag="drop"):
     """Out of the DLQ and gone. By an operator, or by rollmq when the DLQ is over its bound."""
 
     job_ids: list[str]
@@ -162,14 +162,14 @@ class Drop(Event, tag="drop"):
     why: str = ""
 
 
-class Cancel(MaybeEnding, tag="cancel"):
+class Cancel(MaybeEnding, frozen=True, tag="cancel"):
     """Finished as cancelled; a running worker is told, its late ack changes nothing."""
 
     by: str = ""
     why: str = ""
 
 
-class Client(Event, tag="client"):
+class Client(Event, frozen=True, tag="client"):
     """A client's cap and weight. `by` empty: the client's own wish, which an operator's setting beats."""
 
     client_id: str
@@ -178,7 +178,7 @@ class Client(Event, tag="client"):
     by: str = ""
 
 
-class Worker(Event, tag="worker"):
+class Worker(Event, frozen=True, tag="worker"):
     """What the log must know of a worker; only when it changed, before the first assign that needs it."""
 
     worker_id: str
@@ -189,7 +189,7 @@ class Worker(Event, tag="worker"):
     hands: int = 1
 
 
-class Pause(Event, tag="pause"):
+class Pause(Event, frozen=True, tag="pause"):
     """No job of this exec is assigned; new ones are refused too if `submits`."""
 
     exec: str
@@ -198,7 +198,7 @@ class Pause(Event, tag="pause"):
     why: str = ""
 
 
-class Resume(Event, tag="resume"):
+class Resume(Event, frozen=True, tag="resume"):
     """The exec's jobs are assigned again."""
 
     exec: str
@@ -206,7 +206,7 @@ class Resume(Event, tag="resume"):
     why: str = ""
 
 
-class Settings(Event, tag="settings"):
+class Settings(Event, frozen=True, tag="settings"):
     """What `apply` and the decisions depend on. Each field's reason stands in limits.py."""
 
     machine_version: int = MACHINE_VERSION
@@ -222,20 +222,21 @@ class Settings(Event, tag="settings"):
     errors_kept: int = 5
     crashes_max: int = 3
     starts_max: int = 100
+    ageing_us: int = 60_000_000
     cap_default: int = 100_000
     clients_max: int = 100_000
     workers_max: int = 10_000
     by: str = ""
 
 
-class Pipeline(Event, tag="pipeline"):
+class Pipeline(Event, frozen=True, tag="pipeline"):
     """A pipeline has taken the history up to here."""
 
     name: str
     confirmed_index: int
 
 
-class Counts(Part):
+class Counts(Part, frozen=True):
     """How much of everything there is; replicas compare these after every marker."""
 
     queued: int = 0
@@ -250,7 +251,7 @@ class Counts(Part):
     """Stale events so far. A correct leader proposes none."""
 
 
-class ExecCensus(Part):
+class ExecCensus(Part, frozen=True):
     """One exec at the moment of a marker; for the pipeline, not part of the proof."""
 
     exec: str
@@ -261,7 +262,7 @@ class ExecCensus(Part):
     capped_clients: int = 0
 
 
-class SnapshotMarker(Event, tag="snapshot_marker"):
+class SnapshotMarker(Event, frozen=True, tag="snapshot_marker"):
     """The last line of a segment: every replica seals here and may snapshot."""
 
     segment_digest: str = ""
@@ -273,18 +274,18 @@ class SnapshotMarker(Event, tag="snapshot_marker"):
     workers: list[str] = []
 
 
-class Noop(Event, tag="noop"):
+class Noop(Event, frozen=True, tag="noop"):
     """A new leader's first entry: with it, everything before it commits."""
 
 
-class Member(Part):
+class Member(Part, frozen=True):
     """One node of the group."""
 
     node_id: str
     voter: bool = True
 
 
-class Members(Event, tag="members"):
+class Members(Event, frozen=True, tag="members"):
     """Who is a member, from this entry on."""
 
     group: str

@@ -5,7 +5,9 @@
                         ^ │     *_requeue     │                   ^
                 redrive │ │ dlq           dlq │        drop       │
                         │ v                   v                   │
-                        dead  <───────────────┘ ──────────────────┘      cancel: queued or in-flight -> finished
+                        dead  <───────────────┘ ──────────────────┘
+
+A cancel takes a queued or in-flight job to finished.
 
 Only `machine.apply` may change a job; `queues` owns its links, `leader` its volatile fields.
 """
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Optional
 import msgspec
 
 from rollmq.core.events import Backoff, Fence
+from rollmq.core.record import Record
 
 if TYPE_CHECKING:
     from rollmq.core.queues import Lane
@@ -25,7 +28,7 @@ INFLIGHT: Final = "inflight"
 DEAD: Final = "dead"
 """In the DLQ: this life is over, an operator may begin another."""
 
-# How the last attempt ended, when the job went on afterwards. Only after the first two may its late ack count.
+# How the last attempt ended when the job went on. Only after the first two may its late ack count.
 BY_TIMEOUT: Final = "timeout"
 BY_LOSS: Final = "lost"
 BY_FAILURE: Final = "failed"
@@ -51,7 +54,7 @@ class JobError(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid
     detail: str = ""
 
 
-class JobRecord(msgspec.Struct, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+class JobRecord(Record, tag="job"):
     """The replicated part of an open or dead job: one line of the canonical state."""
 
     id: str
@@ -97,7 +100,7 @@ class JobRecord(msgspec.Struct, gc=False, omit_defaults=True, forbid_unknown_fie
     dead_reason: str = ""
 
 
-class Job(JobRecord, gc=False):
+class Job(JobRecord, gc=False, tag="job"):
     """A job in memory: the record, its links in a lane, and what only a leader knows of its attempt.
 
     Links make reference cycles that no collector will break, so whoever unlinks clears them.
@@ -117,7 +120,7 @@ class Job(JobRecord, gc=False):
     """Volatile: when the leader asked the worker to give the unstarted job back; 0 if it did not."""
 
 
-class Finished(msgspec.Struct, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+class Finished(Record, tag="finished"):
     """What is remembered of a finished job: that its id was used, and for a while its result."""
 
     id: str

@@ -17,7 +17,8 @@ BODY_AT = 18
 """Where the covered bytes begin: behind `{"crc":"xxxxxxxx",`."""
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(AnyEvent).decode
+_decoder: "msgspec.json.Decoder[AnyEvent]" = msgspec.json.Decoder(AnyEvent)
+_decode = _decoder.decode
 
 
 class LineDamaged(ValueError):

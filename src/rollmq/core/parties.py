@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from rollmq.core.record import Record
+
 if TYPE_CHECKING:
     from rollmq.core.queues import Lane
 
 WEIGHT_MAX: Final = 100
 
 
-class ClientRecord(msgspec.Struct, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+class ClientRecord(Record, tag="client"):
     """A client's line in the canonical state."""
 
     client_id: str
@@ -31,7 +33,17 @@ class ClientRecord(msgspec.Struct, gc=False, omit_defaults=True, forbid_unknown_
 class ClientState:
     """A client in memory. Invariant: inflight_count <= open_count."""
 
-    __slots__ = ("by", "cap", "client_id", "idle_index", "inflight_count", "key_count", "open_count", "parked", "weight")
+    __slots__ = (
+        "by",
+        "cap",
+        "client_id",
+        "idle_index",
+        "inflight_count",
+        "key_count",
+        "open_count",
+        "parked",
+        "weight",
+    )
 
     def __init__(self, record: ClientRecord) -> None:
         self.client_id = record.client_id
@@ -50,14 +62,14 @@ class ClientState:
         return ClientRecord(self.client_id, self.cap, self.weight, self.by, self.idle_index)
 
 
-class WorkerRecord(msgspec.Struct, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+class WorkerRecord(Record, tag="worker"):
     """A worker as the log knows it: its newest `worker` event."""
 
     worker_id: str
     instance: str
     host: str = ""
     release: str = ""
-    patterns: list[str] = []
+    patterns: list[str] = msgspec.field(default_factory=list)
     hands: int = 1
     changed_index: int = 0
 
