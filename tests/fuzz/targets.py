@@ -1,0 +1,158 @@
+"""The fuzz targets: functions from bytes to nothing that raise when the code under test misbehaves.
+
+Each knows which errors are allowed; any other exception, and any broken law, is a finding. They know
+nothing of the fuzzer, so the same functions run under atheris, and on their seeds in `make test`.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rollmq.core.events import AnyEvent
+from rollmq.core.line import LineDamaged, decode_line, encode_line, open_line, seal
+from rollmq.core.segment_digest import header_line
+from rollmq.errors import ProtocolError, StateDamaged
+from rollmq.store.mark import read_mark
+from rollmq.store.segment import scan_segment
+from rollmq.store.vote import read_vote
+from rollmq.wire.catalog import MESSAGES
+from rollmq.wire.codec import FrameDecoder, Received, encode_frame, header_of, payload_of
+from rollmq.wire.message import Frame, MsgType
+from tests.docs_examples import EXAMPLES, GROUP
+from tests.fuzz.memory_disk import disk_of
+
+SEGMENT: Final = "wal/events-1.log"
+FRAME_BYTES_MAX: Final = 4096
+"""A limit that the fuzzer can reach; the decoder is told it like any other."""
+
+
+class Target(NamedTuple):
+    """One function under fire and the inputs to begin with."""
+
+    run: Callable[[bytes], None]
+    seeds: tuple[bytes, ...]
+
+
+# --- the wire ----------------------------------------------------------------------------------------
+
+
+def frames(data: bytes) -> None:
+    """The first byte says how the rest is cut into chunks. Any cut gives the same frames."""
+    if not data:
+        return
+    chunk_bytes, stream = data[0] or 256, data[1:]
+    whole = _received([stream])
+    assert _received([stream[at : at + chunk_bytes] for at in range(0, len(stream), chunk_bytes)]) == whole
+    for item in whole:
+        if isinstance(item, Frame):
+            _read_headers(item)
+
+
+def _received(chunks: list[bytes]) -> list[object]:
+    decoder = FrameDecoder(FRAME_BYTES_MAX)
+    items: list[Received] = []
+    for chunk in chunks:
+        items += decoder.feed(chunk)
+        assert decoder.held_bytes < 4 + FRAME_BYTES_MAX
+    assert not any(item.closes for item in items[:-1] if isinstance(item, ProtocolError))
+    return [(item.code, item.text) if isinstance(item, ProtocolError) else item for item in items]
+
+
+def _read_headers(frame: Frame) -> None:
+    row = MESSAGES.get(MsgType(frame.type)) if frame.type in set(MsgType) else None
+    if row is None:
+        return
+    for kind in filter(None, (row.header, row.answer_header)):
+        _allow_protocol_error(lambda kind=kind: header_of(frame, kind))  # type: ignore[misc]
+    if payload_kind := row.payload:
+        _allow_protocol_error(lambda: payload_of(frame, payload_kind))
+
+
+def _allow_protocol_error(read: Callable[[], object]) -> None:
+    with contextlib.suppress(ProtocolError):
+        read()
+
+
+# --- the log -----------------------------------------------------------------------------------------
+
+
+def log_line(data: bytes) -> None:
+    """Raw bytes must be refused unless they are a line; sealed ones must be an event or be refused."""
+    _decode_or_refuse(data)
+    if data[:1] == b"{" and b"\n" not in data:
+        sealed = seal(data)
+        assert open_line(sealed) == data
+        _decode_or_refuse(sealed)
+
+
+def _decode_or_refuse(line: bytes) -> None:
+    try:
+        event = decode_line(line)
+    except LineDamaged:
+        return
+    again = encode_line(event)
+    assert decode_line(again) == event
+    assert encode_line(decode_line(again)) == again
+
+
+def segment(data: bytes) -> None:
+    """A segment of lines that are sealed or not as their first byte says, so that crcs are no wall.
+
+    The scan never raises, and what it calls sound is sound when it is read again alone.
+    """
+    content = header_line(group=GROUP, first_index=1) + b"".join(map(_maybe_sealed, data.split(b"\n")))
+    disk = disk_of({SEGMENT: content})
+    seen: list[AnyEvent] = []
+    scan = scan_segment(disk, SEGMENT, group=GROUP, first_index=1, visit=lambda event, _: seen.append(event))
+    assert 0 <= scan.good_bytes <= scan.size_bytes == len(content)
+    assert (scan.damages_count == 0) == (scan.good_bytes == len(content))
+    sound = content[: scan.good_bytes]
+    if sound:
+        again = scan_segment(disk_of({SEGMENT: sound}), SEGMENT, group=GROUP, first_index=1)
+        assert again.damages_count == 0
+        assert (again.last_index, again.last_term) == (scan.last_index, scan.last_term)
+        assert [event.index for event in seen[: scan.last_index]] == list(range(1, scan.last_index + 1))
+
+
+def _maybe_sealed(piece: bytes) -> bytes:
+    """`+{…}` is sealed, `-…` is left as it is and loses its newline, anything else is a raw line."""
+    if piece.startswith(b"+{"):
+        return seal(piece[1:])
+    return piece[1:] if piece.startswith(b"-") else piece + b"\n"
+
+
+def small_files(data: bytes) -> None:
+    """Vote and mark: the bytes as they are, and sealed. A value or StateDamaged, nothing else."""
+    contents = [data, seal(data)] if data[:1] == b"{" else [data]
+    for content in contents:
+        disk = disk_of({"vote.json": content, "synced": content})
+        for read in (read_vote, read_mark):
+            with contextlib.suppress(StateDamaged):
+                read(disk)
+
+
+# --- seeds -------------------------------------------------------------------------------------------
+
+
+def _bodies() -> list[bytes]:
+    return [msgspec.json.encode(event) for event in EXAMPLES]
+
+
+def _frame_seeds() -> tuple[bytes, ...]:
+    one_each = [encode_frame(kind, subject="job.submit.a", header=b"{}", payload=b"x") for kind in MsgType]
+    hello = encode_frame(MsgType.HELLO_CLIENT, header=b'{"version":1,"client_id":"webshop","cap":5}')
+    return (b"\x07" + hello, b"\x01" + b"".join(one_each), *(b"\x00" + frame for frame in one_each))
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    "frames": Target(frames, _frame_seeds()),
+    "log_line": Target(log_line, (*_bodies(), *map(encode_line, EXAMPLES))),
+    "segment": Target(
+        segment, (b"\n".join(b"+" + body for body in _bodies()), *(b"+" + body for body in _bodies()[:3]))
+    ),
+    "small_files": Target(
+        small_files, (b'{"term":3,"voted_for":"ab"}', b'{"first":1,"bytes":120,"index":7}', b"{}")
+    ),
+}
