@@ -135,3 +135,11 @@ UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of lines decided and not committed: beyond it submits are refused. A second or two of the fastest disk."""
 TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of written and committed lines kept in memory, so that a follower's short absence costs no disk reads."""
+
+# Submits
+TIMEOUT_MAX_US: Final = 366 * 86_400_000_000
+"""A year: longer is a mistake of units."""
+TRIES_MAX_MAX: Final = 1_000
+"""More tries than that is a loop and not a retry."""
+ID_AHEAD_MAX_US: Final = 60_000_000
+"""How far a job id's time may be ahead of log time; the library stamps ids in log time."""

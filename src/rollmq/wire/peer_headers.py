@@ -1,0 +1,132 @@
+"""The header of every message between two nodes of a group. Shapes only: core/raft has the rules.
+
+The fields are those of core/raft_messages, by the same names; peer.py turns one into the other. As with
+other headers, unknown fields are ignored: a newer node may say more.
+"""
+
+from rollmq.wire.headers import Header, NameOrNone, Number, Text, VersionHeader
+
+
+class LeaderHelloHeader(VersionHeader, frozen=True, kw_only=True):
+    """A node says who it is. The answer is a LeaderHello too, corr_id = the hello's msg_id."""
+
+    node_id: NameOrNone
+    """32 hex digits, made once and kept in state/node.json."""
+    group: NameOrNone = ""
+    """The group's uuid; empty: not yet known, the node is new."""
+    group_name: NameOrNone = "default"
+    """`--group`: for the message that explains a wrong address."""
+    address: NameOrNone = ""
+    """host:port at which others reach it (`--advertise`)."""
+    term: Number = 0
+    """Its current term. Only told: a handshake changes no term."""
+    last_index: Number = 0
+    """End of its log, for the first start and for repair; 0 = empty."""
+    is_empty: bool = False
+    """Its directory is new: it has never voted and holds nothing."""
+    wall_us: Number = 0
+    """Its wall clock, to tell clocks that are far apart."""
+    token: Text = ""
+    """Secret of the group, when one is set."""
+
+
+class PeerHeader(Header, frozen=True):
+    """What every Raft message says."""
+
+    source: NameOrNone
+    """Node id of the sender. One that is not the connection's is dropped."""
+    target: NameOrNone
+    """Node id of the receiver. One that is not ours is dropped."""
+    term: Number
+    """The sender's term; of a pre-vote, the term that it would campaign in."""
+
+
+class RequestVoteHeader(PeerHeader, frozen=True):
+    """Asks for a vote, or in a pre-vote whether one would be given."""
+
+    last_index: Number
+    """End of the candidate's log."""
+    last_term: Number
+    pre: bool = False
+    """Only asks; changes nothing at the receiver."""
+    transfer: bool = False
+    """The leader asked for this election."""
+
+
+class VoteRespHeader(PeerHeader, frozen=True):
+    """Answers RequestVote."""
+
+    asked_term: Number
+    """Term of the request: votes are counted by it."""
+    granted: bool
+    pre: bool = False
+
+
+class AppendEntriesHeader(PeerHeader, frozen=True):
+    """Lines from prev_index + 1 on; without lines a heartbeat. Payload: the lines, end to end."""
+
+    prev_index: Number
+    prev_term: Number
+    """Index and term of the entry before the first line."""
+    commit_index: Number
+    """The leader's."""
+    term_runs: tuple[tuple[Number, Number], ...] = ()
+    """Terms of the lines as (first index, term), ascending."""
+    lines_count: Number = 0
+    """Lines in the payload, each with its newline."""
+    round: Number = 0
+    """Heartbeat round; echoed by the answer."""
+
+
+class AppendRespHeader(PeerHeader, frozen=True):
+    """Answers AppendEntries."""
+
+    ok: bool
+    """Everything up to match_index is on disk and equal to the leader's log."""
+    prev_index: Number
+    """Of the request."""
+    match_index: Number = 0
+    hint_index: Number = 0
+    """Refused: the last index that may be equal."""
+    hint_term: Number = 0
+    """Refused: its term here."""
+    round: Number = 0
+    counts_index: Number = 0
+    """Marker that counts belongs to; 0 = none."""
+    counts: bytes = b""
+    """Digest of the state's counts at that marker, base64."""
+    refused_index: Number = 0
+    """A marker whose segment digest differs here; 0 = none."""
+    wall_us: Number = 0
+    """The sender's wall clock; 0 = not told."""
+
+
+class InstallSnapshotHeader(PeerHeader, frozen=True):
+    """One chunk of a snapshot. Payload: its bytes."""
+
+    last_index: Number
+    """The last entry that the snapshot contains."""
+    last_term: Number
+    digest: NameOrNone
+    """Of the whole snapshot, hex: the snapshot's id."""
+    total_bytes: Number
+    offset: Number
+    """Where this chunk begins."""
+    crc: Number
+    """crc32 of the payload."""
+    round: Number = 0
+
+
+class InstallSnapRespHeader(PeerHeader, frozen=True):
+    """Answers InstallSnapshot: what is durable, and so where to go on."""
+
+    last_index: Number
+    digest: NameOrNone
+    next_offset: Number
+    """Where to go on; total_bytes when complete, 0 to begin anew."""
+    installed: bool = False
+    round: Number = 0
+
+
+class TimeoutNowHeader(PeerHeader, frozen=True):
+    """Leadership transfer: campaign at once."""
