@@ -86,6 +86,8 @@ MACHINE_PATHS = re.compile(
 REGISTRY_HOSTS = re.compile(
     "|".join(("py" + r"pi\.org", "python" + r"hosted\.org", "npm" + r"js\.org", "anaconda" + r"\.org"))
 )
+# Papers that the project was planned with; they are not in the repository, so nobody could look them up.
+FOREIGN_PAPERS = re.compile(r"\b(?:" + "|".join(("SP" + "EC", "HO" + "USE", "ANCH" + "ORS")) + r")\b")
 
 
 class Violation(NamedTuple):
@@ -130,7 +132,7 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
 
 
 def import_violations(tree: ast.AST, room: str) -> Iterator[Violation]:
-    """Imports against HOUSE's directions: between rooms, of other people's packages, of impure modules."""
+    """Imports against the directions of the house: between rooms, of other people's packages, of impure modules."""
     allowed_rooms = MAY_IMPORT[room] | EVERYBODY if room not in EVERYBODY else frozenset()
     allowed_packages = THIRD_PARTY.get(room, THIRD_PARTY_DEFAULT)
     for line, module, is_relative in _imports(tree):
@@ -299,6 +301,10 @@ def text_violations(text: str) -> Iterator[Violation]:
     for number, line in enumerate(text.splitlines(), start=1):
         if found := WORDS_FOR_LATER.search(line):
             yield Violation(number, f"{found.group()}: do it now, or open an issue")
+        if found := FOREIGN_PAPERS.search(line):
+            yield Violation(
+                number, f"cites {found.group()}, which is not here: docs/rules.md has the numbers"
+            )
         if found := REGISTRY_HOSTS.search(line):
             yield Violation(number, f"names the registry {found.group()}")
         if found := MACHINE_PATHS.search(line):

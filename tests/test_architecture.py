@@ -236,6 +236,7 @@ def test_a_lazy_test_is_found(snippet: str) -> None:
     [
         "# TO" + "DO: later",
         "FIX" + "ME",
+        "SP" + "EC section 3",
         "see https://py" + "pi.org/project/rollmq",
         "cd /ro" + "ot/project",
         'path = "/ho' + 'me/me"',
