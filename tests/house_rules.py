@@ -132,7 +132,7 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
 
 
 def import_violations(tree: ast.AST, room: str) -> Iterator[Violation]:
-    """Imports against the directions of the house: between rooms, of other people's packages, of impure modules."""
+    """Wrong directions: between rooms, to other people's packages, to impure modules."""
     allowed_rooms = MAY_IMPORT[room] | EVERYBODY if room not in EVERYBODY else frozenset()
     allowed_packages = THIRD_PARTY.get(room, THIRD_PARTY_DEFAULT)
     for line, module, is_relative in _imports(tree):
