@@ -143,3 +143,17 @@ TRIES_MAX_MAX: Final = 1_000
 """More tries than that is a loop and not a retry."""
 ID_AHEAD_MAX_US: Final = 60_000_000
 """How far a job id's time may be ahead of log time; the library stamps ids in log time."""
+
+# Workers
+WORKER_SILENT_MAX_US: Final = 15_000_000
+"""Three pings missed: a worker's connection has a thread of its own, so silence is not load."""
+WORKER_GRACE_US: Final = 5_000_000
+"""After a broken connection: time for the same instance to come back with what it holds."""
+LEADER_GRACE_US: Final = 20_000_000
+"""After a failover: time for the workers to find the new leader."""
+UNSTARTED_MAX_US: Final = 60_000_000
+"""How long a job may wait in a worker's prefetch while another worker has a free hand."""
+
+# Operators
+REDRIVE_JOBS_MAX: Final = 10_000
+"""Jobs that one redrive or drop event names: some 350 kB in a line; a larger one is sent in parts."""

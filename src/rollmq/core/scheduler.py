@@ -86,6 +86,18 @@ class Choice(NamedTuple):
     worker: WorkerSlot
 
 
+class Reach(NamedTuple):
+    """Which workers an exec has: for `explain` and the census."""
+
+    worker_count: int
+    credit: int
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether any of them takes a job now."""
+        return self.credit > 0
+
+
 class Scheduler:
     """Brings ready jobs and free workers together."""
 
@@ -216,6 +228,22 @@ class Scheduler:
                 pattern.ring.move_to_end(queue)
             if pattern in self._hot:
                 self._hot.move_to_end(pattern)
+
+    def has_other(self, exec_name: str, worker_id: str) -> bool:
+        """Whether a worker other than this one could take a job of this exec now."""
+        queue = self._queues.execs.get(exec_name)
+        return queue is not None and any(p.best_but(worker_id) is not None for p in self._route(queue))
+
+    def reach(self, exec_name: str) -> Reach:
+        """The connected workers that could run this exec, and their credit together."""
+        subject = ASSIGN_PREFIX + exec_name
+        found = {
+            slot.worker_id: slot
+            for pattern in self._patterns.values()
+            if matches(pattern.text, subject)
+            for slot in pattern.workers.values()
+        }
+        return Reach(len(found), sum(slot.credit for slot in found.values()))
 
     def _try(self, pattern: Pattern) -> Choice | None:
         """One step with a hot pattern: a choice, or one reason less for it to be hot."""

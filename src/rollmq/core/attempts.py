@@ -1,0 +1,328 @@
+"""How attempts begin and end: assigned, acked, failed, timed out, given back, lost with their worker.
+
+It writes `assign`, `ack`, the requeues and `dlq`. Who is connected and alive is `liveness`' business.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rollmq.core.desk import Desk
+from rollmq.core.effects import AckDone, Assigned, AttemptVoid, Ended
+from rollmq.core.events import (
+    Ack,
+    Assign,
+    Backoff,
+    Dlq,
+    Drop,
+    FailRequeue,
+    Fence,
+    TimeoutRequeue,
+    WorkerDownRequeue,
+)
+from rollmq.core.inflight import is_current, may_ack_late
+from rollmq.core.job import INFLIGHT, Job
+from rollmq.core.machine import GONE
+from rollmq.core.scheduler import Choice
+from rollmq.limits import TIMEOUT_MAX_US
+
+# What a failed handler asks for.
+RETRY: Final = "retry"
+SNOOZE: Final = "snooze"
+REJECT: Final = "reject"
+
+# Why a job is in the DLQ.
+TRIES_USED_UP: Final = "tries"
+STARTS_USED_UP: Final = "starts"
+REJECTED: Final = "rejected"
+EXPIRED: Final = "expired"
+POISON: Final = "poison"
+
+DLQ_DROP_BATCH: Final = 100
+"""Dead letters dropped by one event when the DLQ is over its bound."""
+DEFAULT_BACKOFF: Final = Backoff()
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What a worker says of an attempt."""
+
+    job_id: str
+    fence: Fence
+    is_ok: bool = True
+    result: bytes = b""
+    content_type: str = ""
+    key_id: str = ""
+    run_us: int | None = None
+    error_type: str = ""
+    error_message: str = ""
+    error_detail: str = ""
+    wants: str = RETRY
+    """After a failure: retry, snooze (no try) or reject (straight to the DLQ)."""
+    after_us: int | None = None
+    """The pause the handler asked for, instead of the backoff."""
+
+
+class Attempts:
+    """Decides about attempts."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.started: dict[str, dict[str, Job]] = {}
+        """By worker: the jobs whose handlers run, as far as this leader was told. At most a worker's
+        hands, so deadlines are found by looking at these and nothing need be queued per job."""
+
+    # -- beginning
+
+    def assign(self, choice: Choice) -> None:
+        """Make the scheduler's choice a fact."""
+        desk, job, slot = self._desk, choice.job, choice.worker
+        lane = job.lane
+        assert lane is not None
+        assert slot.credit > 0
+        event = Assign(
+            desk.next_index,
+            desk.term,
+            desk.now_us,
+            job.id,
+            slot.worker_id,
+            job.attempt + 1,
+            job.ready_us,
+            slot.credit - 1,
+        )
+        desk.decide(event)
+        assert lane.client.inflight_count <= (lane.client.cap or desk.machine.settings.cap_default)
+        desk.queues.take_turn(lane)
+        desk.scheduler.assigned(choice, lane.exec)
+        desk.say(Assigned(event.index, event, job, job.tries, timeout_of(job)))
+
+    def begin(self, worker_id: str, job_id: str, fence: Fence, *, left_us: int | None = None) -> None:
+        """The worker says that the handler runs: the timeout's clock starts, or goes on after a failover."""
+        job = self._desk.machine.jobs.get(job_id)
+        if job is None or not is_current(job, fence) or job.worker_id != worker_id or job.is_started:
+            return
+        job.is_started = True
+        job.deadline_us = self._desk.now_us + (timeout_of(job) if left_us is None else left_us)
+        self.started.setdefault(worker_id, {})[job.id] = job
+
+    def extend(self, worker_id: str, job_id: str, fence: Fence, by_us: int) -> bool:
+        """The handler asks for more time, from now. Only a running attempt gets it."""
+        job = self._desk.machine.jobs.get(job_id)
+        if job is None or not is_current(job, fence) or job.worker_id != worker_id:
+            return False
+        self.begin(worker_id, job_id, fence)
+        job.deadline_us = max(job.deadline_us, self._desk.now_us + by_us)
+        return True
+
+    # -- ending, as the worker says
+
+    def outcome(self, worker_id: str, outcome: Outcome) -> None:
+        """An ack or a failure. What counts becomes an event; a repeated or late one only gets its answer."""
+        desk = self._desk
+        job = desk.machine.jobs.get(outcome.job_id)
+        if job is not None and is_current(job, outcome.fence):
+            index = self._end_as_told(job, outcome)
+            desk.say(AckDone(index, worker_id, outcome.job_id, outcome.fence, is_late=False))
+        elif job is not None and outcome.is_ok and may_ack_late(job, outcome.fence):
+            index = self._ack(job, outcome, tries=max(job.tries, 1))
+            desk.say(AckDone(index, worker_id, outcome.job_id, outcome.fence, is_late=False))
+        else:
+            finished = desk.machine.finished.by_id.get(outcome.job_id)
+            is_repeat = finished is not None and finished.fence == outcome.fence and outcome.is_ok
+            done = AckDone(desk.last_index, worker_id, outcome.job_id, outcome.fence, is_late=not is_repeat)
+            desk.say(done)
+
+    def _end_as_told(self, job: Job, outcome: Outcome) -> int:
+        """End the current attempt as its worker says; the index of the event."""
+        if outcome.is_ok:
+            return self._ack(job, outcome, tries=job.tries + 1)
+        is_snooze = outcome.wants == SNOOZE
+        tries = job.tries if is_snooze else job.tries + 1
+        reason = self._reason_to_bury(job, tries, is_rejected=outcome.wants == REJECT)
+        if reason is not None:
+            return self._bury(
+                job,
+                reason,
+                tries=tries,
+                is_started=True,
+                run_us=outcome.run_us,
+                error=(outcome.error_type, outcome.error_message, outcome.error_detail),
+            )
+        desk = self._desk
+        pause_us = self._backoff_us(job, tries)
+        if outcome.after_us is not None:
+            pause_us = min(max(outcome.after_us, 0), TIMEOUT_MAX_US)
+        worker_id = self.forget(job)
+        event = FailRequeue(
+            *self.ending_of(job, is_started=True, tries=tries, run_us=outcome.run_us),
+            outcome.error_type,
+            outcome.error_message,
+            outcome.error_detail,
+            desk.now_us + pause_us if pause_us else 0,
+            not is_snooze,
+        )
+        desk.decide(event)
+        desk.scheduler.ended(worker_id)
+        return event.index
+
+    def _ack(self, job: Job, outcome: Outcome, *, tries: int) -> int:
+        desk = self._desk
+        is_inflight = job.state == INFLIGHT
+        worker_id = self.forget(job) if is_inflight else job.worker_id
+        event = Ack(
+            *self.ending_of(job, is_started=True, tries=tries, run_us=outcome.run_us),
+            outcome.result,
+            len(outcome.result),
+            outcome.content_type,
+            outcome.key_id,
+        )
+        desk.decide(event)
+        if is_inflight:
+            desk.scheduler.ended(worker_id)
+        desk.say(Ended(event.index, event, job))
+        return event.index
+
+    def give_back(self, worker_id: str, job_id: str, fence: Fence, reason: str) -> None:
+        """The worker hands back a job that it did not start: drained, refused, or asked back."""
+        job = self._desk.machine.jobs.get(job_id)
+        if job is not None and is_current(job, fence) and job.worker_id == worker_id:
+            self._worker_down(job, reason, is_started=False)
+
+    # -- ending, as the leader decides
+
+    def time_out(self, job: Job) -> None:
+        """The handler ran over its time: another try after its backoff, or the DLQ."""
+        desk, fence, worker_id = self._desk, job.fence, job.worker_id
+        assert fence is not None
+        tries = job.tries + 1
+        reason = self._reason_to_bury(job, tries)
+        if reason is not None:
+            index = self._bury(
+                job,
+                reason,
+                tries=tries,
+                is_started=True,
+                error=("Timeout", "the handler ran over its time", ""),
+            )
+        else:
+            self.forget(job)
+            event = TimeoutRequeue(
+                *self.ending_of(job, is_started=True, tries=tries), desk.now_us + self._backoff_us(job, tries)
+            )
+            desk.decide(event)
+            desk.scheduler.ended(worker_id)
+            index = event.index
+        desk.say(AttemptVoid(index, worker_id, job.id, fence, "timeout"))
+
+    def lose(self, worker_id: str, job: Job, *, is_started: bool) -> None:
+        """The worker died, or came back without this job."""
+        assert job.worker_id == worker_id
+        if not is_started:
+            self._worker_down(job, GONE, is_started=False)
+            return
+        tries = job.tries + 1
+        crashes_max = self._desk.machine.settings.crashes_max
+        reason = POISON if job.crashes + 1 >= crashes_max else self._reason_to_bury(job, tries)
+        if reason is None:
+            self._worker_down(job, GONE, is_started=True)
+        else:
+            error = ("WorkerLost", f"{worker_id} went away while it ran", "")
+            self._bury(job, reason, tries=tries, is_started=True, error=error)
+
+    def expire(self, job: Job) -> None:
+        """It was not started by the time after which nobody wants it."""
+        self._bury(job, EXPIRED, tries=job.tries, is_started=False, error=("Expired", "not run in time", ""))
+
+    def _worker_down(self, job: Job, reason: str, *, is_started: bool) -> None:
+        desk, worker_id = self._desk, self.forget(job)
+        ending = self.ending_of(job, is_started=is_started, tries=job.tries + is_started)
+        desk.decide(WorkerDownRequeue(*ending, reason))
+        desk.scheduler.ended(worker_id)
+
+    def _bury(
+        self,
+        job: Job,
+        reason: str,
+        *,
+        tries: int,
+        is_started: bool,
+        run_us: int | None = None,
+        error: tuple[str, str, str] = ("", "", ""),
+    ) -> int:
+        """Into the DLQ, from the queue or out of flight; the index of the event."""
+        desk = self._desk
+        is_inflight = job.state == INFLIGHT
+        worker_id = self.forget(job) if is_inflight else ""
+        if is_inflight:
+            ending = self.ending_of(job, is_started=is_started, tries=tries, run_us=run_us)
+            event = Dlq(*ending, reason, *error)
+        else:
+            event = Dlq(
+                desk.next_index,
+                desk.term,
+                desk.now_us,
+                job.id,
+                tries=tries,
+                reason=reason,
+                error_type=error[0],
+                error_message=error[1],
+                error_detail=error[2],
+            )
+        desk.decide(event)
+        if is_inflight:
+            desk.scheduler.ended(worker_id)
+        desk.say(Ended(event.index, event, job))
+        self._keep_dlq_bounded()
+        return event.index
+
+    def _keep_dlq_bounded(self) -> None:
+        desk, dead = self._desk, self._desk.machine.dead
+        if len(dead) <= desk.machine.settings.dlq_max:
+            return
+        oldest = [job_id for job_id, _ in zip(dead, range(DLQ_DROP_BATCH), strict=False)]
+        event = Drop(desk.next_index, desk.term, desk.now_us, oldest, "rollmq", "the DLQ was over its bound")
+        desk.decide(event)
+
+    # -- the parts of a decision
+
+    def _reason_to_bury(self, job: Job, tries: int, *, is_rejected: bool = False) -> str | None:
+        if is_rejected:
+            return REJECTED
+        if tries >= job.tries_max:
+            return TRIES_USED_UP
+        if job.starts + 1 >= self._desk.machine.settings.starts_max:
+            return STARTS_USED_UP
+        return None
+
+    def _backoff_us(self, job: Job, tries: int) -> int:
+        return backoff_us(job.backoff or DEFAULT_BACKOFF, tries, self._desk.jitter())
+
+    def forget(self, job: Job) -> str:
+        """The attempt ends: forget what only the leader knew of it. Returns its worker."""
+        started = self.started.get(job.worker_id)
+        if started is not None and started.pop(job.id, None) is not None and not started:
+            del self.started[job.worker_id]
+        return job.worker_id
+
+    def ending_of(
+        self, job: Job, *, is_started: bool, tries: int, run_us: int | None = None
+    ) -> tuple[int, int, int, str, Fence, int, str, bool, int, int, int | None]:
+        """The leading fields of every event that ends an attempt."""
+        desk, fence = self._desk, job.fence
+        assert fence is not None
+        at_us = desk.now_us
+        return (
+            desk.next_index, desk.term, at_us, job.id, fence, job.attempt, job.worker_id,
+            is_started, tries, at_us - job.assigned_us, run_us,
+        )  # fmt: skip
+
+
+def timeout_of(job: Job) -> int:
+    """How long the next or current try may run: it grows by the job's factor with every try."""
+    return int(job.timeout_us * job.timeout_factor**job.tries)
+
+
+def backoff_us(backoff: Backoff, tries: int, jitter: float) -> int:
+    """The pause after this many tries, shortened by chance so that failures do not come back in step."""
+    steps = min(max(tries - 1, 0), 64)
+    whole_us = min(backoff.first_us * backoff.factor**steps, backoff.max_us)
+    return int(whole_us * (1.0 - backoff.jitter * jitter))

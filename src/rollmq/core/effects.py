@@ -1,0 +1,90 @@
+"""What is told to somebody once the entry it follows from is committed: "decide early, speak late".
+
+The leader computes an effect when it decides; the host releases it when `committed >= index`. Every
+effect may be lost in a crash, so docs/architecture.md has a row for each that says what covers its loss.
+`to` is the host's own handle of whoever asked; nothing here looks into it.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from rollmq.core.events import Ack, Assign, Cancel, Dlq, Fence
+from rollmq.core.job import Job
+
+
+class Effect(msgspec.Struct, frozen=True, gc=False):
+    """Something to say when the log is committed up to `index`."""
+
+    index: int
+
+
+class Accepted(Effect, frozen=True):
+    """To the submitter. `first_id` differs from `job_id` when a key was repeated."""
+
+    to: object
+    job_id: str
+    first_id: str
+
+
+class Refused(Effect, frozen=True):
+    """To the submitter. Nothing was changed, unless `is_unknown`: then nothing can be told."""
+
+    to: object
+    job_id: str
+    code: str
+    text: str
+    is_retryable: bool = False
+    is_unknown: bool = False
+
+
+class Assigned(Effect, frozen=True):
+    """To the worker: run this job. Covered by the attempt's deadline and by what the worker lists."""
+
+    event: Assign
+    job: Job
+    tries: int
+    timeout_us: int
+
+
+class Ended(Effect, frozen=True):
+    """To the sessions that submitted or asked: the final state of a job's life."""
+
+    event: Ack | Dlq | Cancel
+    job: Job
+
+
+class AttemptVoid(Effect, frozen=True):
+    """To the worker: stop running this attempt, its answer no longer counts."""
+
+    worker_id: str
+    job_id: str
+    fence: Fence
+    why: str
+
+
+class AskedBack(Effect, frozen=True):
+    """To the worker: give this job back unless its handler runs. The worker's answer decides."""
+
+    worker_id: str
+    job_id: str
+    fence: Fence
+
+
+class AckDone(Effect, frozen=True):
+    """To the worker: its outcome is safe (or came too late) and need not be repeated."""
+
+    worker_id: str
+    job_id: str
+    fence: Fence
+    is_late: bool
+
+
+class Answer(Effect, frozen=True):
+    """To an operator or client: the answer to a query or command, true as of `index`."""
+
+    to: object
+    value: object
+
+
+AnyEffect: TypeAlias = Accepted | Refused | Assigned | Ended | AttemptVoid | AskedBack | AckDone | Answer

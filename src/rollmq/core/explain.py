@@ -1,0 +1,95 @@
+"""Why a job is not running, in the leader's own terms. It reads; it decides nothing."""
+
+from typing import Final
+
+import msgspec
+
+from rollmq.core.desk import Desk
+from rollmq.core.events import Fence
+from rollmq.core.job import BY_FAILURE, BY_TIMEOUT, INFLIGHT, Job
+from rollmq.core.subject import ASSIGN_PREFIX
+from rollmq.limits import EXPLAIN_WALK_MAX
+
+UNKNOWN: Final = "unknown"
+
+
+class Explanation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Where a job stands and why it is not further."""
+
+    job_id: str
+    state: str
+    reason: str
+    text: str
+    until_us: int = 0
+    before_count: int | None = None
+    worker_id: str = ""
+    fence: Fence | None = None
+    tries: int = 0
+
+
+def explain(desk: Desk, job_id: str) -> Explanation:
+    """Answer for any id: open, dead, finished or never seen."""
+    machine = desk.machine
+    job = machine.jobs.get(job_id)
+    if job is None:
+        return _explain_closed(desk, job_id)
+    if job.state == INFLIGHT:
+        state = "its handler runs" if job.is_started else "its handler has not started yet"
+        text = f"attempt {job.attempt} is with worker {job.worker_id}: {state}"
+        return Explanation(
+            job_id, job.state, "in_flight", text, job.deadline_us,
+            worker_id=job.worker_id, fence=job.fence, tries=job.tries,
+        )  # fmt: skip
+    reason, text, until_us = _why_waiting(desk, job)
+    before = desk.queues.jobs_before(job, EXPLAIN_WALK_MAX)
+    return Explanation(job_id, job.state, reason, text, until_us, before, tries=job.tries)
+
+
+def _why_waiting(desk: Desk, job: Job) -> tuple[str, str, int]:
+    """Reason, text and until when; the first that holds, from the most to the least lasting."""
+    if job.exec in desk.machine.paused:
+        return "paused", f"exec {job.exec!r} is paused; `rollmq resume {job.exec}` lets it go on", 0
+    if job.lane is None and job.place_us > desk.now_us:
+        if job.ended_by in (BY_FAILURE, BY_TIMEOUT):
+            return (
+                "backing_off",
+                f"try {job.tries} of {job.tries_max} failed; it waits for the next",
+                job.place_us,
+            )
+        return "delayed", "its submitter asked for a later start", job.place_us
+    routes = desk.scheduler.reach(job.exec)
+    if routes.worker_count == 0:
+        pattern = ASSIGN_PREFIX + job.exec
+        return "no_worker", f"no connected worker has a pattern that matches {pattern!r}", 0
+    client = desk.machine.clients.by_id[job.client_id]
+    cap = client.cap or desk.machine.settings.cap_default
+    if client.inflight_count >= cap:
+        return (
+            "capped",
+            f"client {client.client_id!r} has {client.inflight_count} jobs in flight, its cap is {cap}",
+            0,
+        )
+    if not routes.has_credit:
+        return "no_credit", f"all {routes.worker_count} matching workers are busy", 0
+    return "in_turn", "it is waiting for its turn", 0
+
+
+def _explain_closed(desk: Desk, job_id: str) -> Explanation:
+    machine = desk.machine
+    dead = machine.dead.get(job_id)
+    if dead is not None:
+        last = dead.errors[-1] if dead.errors else None
+        error = f": {last.type}: {last.message}" if last is not None else ""
+        text = f"in the DLQ ({dead.dead_reason}) after {dead.tries} tries{error}"
+        return Explanation(job_id, dead.state, dead.dead_reason, text, tries=dead.tries, fence=dead.fence)
+    finished = machine.finished.by_id.get(job_id)
+    if finished is not None:
+        kept = "its result's retention is over" if finished.is_result_dropped else "its result is kept"
+        return Explanation(
+            job_id, finished.state, "finished", f"{finished.state}; {kept}", tries=finished.tries
+        )
+    if machine.finished.is_too_old_to_tell(job_id):
+        return Explanation(
+            job_id, UNKNOWN, "too_old_to_tell", "ids of that age are forgotten; see the history"
+        )
+    return Explanation(job_id, UNKNOWN, UNKNOWN, "no job with this id was accepted")

@@ -1,0 +1,224 @@
+"""Submits: accepted once, or refused with a reason. It writes `enqueue`, and `client` before it at need."""
+
+from typing import Final
+
+import msgspec
+
+from rollmq.core.dedup import ID_TIME_DIGITS, KeyScope
+from rollmq.core.desk import Desk
+from rollmq.core.effects import Accepted, Refused
+from rollmq.core.events import Backoff, Client, Enqueue
+from rollmq.core.job import PRIORITY_MAX
+from rollmq.core.parties import WEIGHT_MAX
+from rollmq.core.subject import BadSubject, check_subject
+from rollmq.limits import (
+    ID_AHEAD_MAX_US,
+    ID_CHARS_MAX,
+    KEY_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    TIMEOUT_MAX_US,
+    TRIES_MAX_MAX,
+)
+
+HEX_DIGITS: Final = frozenset("0123456789abcdef")
+ID_DIGITS: Final = 32
+
+
+class Submit(msgspec.Struct, frozen=True, gc=False):
+    """What a client asks for; the fields of `enqueue`."""
+
+    job_id: str
+    client_id: str
+    exec: str
+    payload: bytes = b""
+    content_type: str = ""
+    content_digest: str = ""
+    key_id: str = ""
+    key: str = ""
+    headers: dict[str, str] | None = None
+    priority: int = 0
+    not_before_us: int = 0
+    expires_at_us: int = 0
+    timeout_us: int = 600_000_000
+    timeout_factor: float = 1.0
+    tries_max: int = 5
+    backoff: Backoff | None = None
+
+
+class Wish(msgspec.Struct, frozen=True, gc=False):
+    """What a client asked for itself when it connected."""
+
+    cap: int = 0
+    weight: int = 1
+
+
+NO_WISH: Final = Wish()
+
+
+class Intake:
+    """Decides about submits."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.is_disk_low = False
+        """Told by the host. Submits are refused, acks go on."""
+        self.is_draining = False
+        self._wishes: dict[str, Wish] = {}
+
+    def hello(self, client_id: str, wish: Wish) -> str | None:
+        """A client connected. Returns why not, or null. Nothing is written before its first submit."""
+        if not 0 < len(client_id) <= ID_CHARS_MAX:
+            return f"a client id has 1 to {ID_CHARS_MAX} characters"
+        if wish.cap < 0 or not 1 <= wish.weight <= WEIGHT_MAX:
+            return f"a cap is 0 (the group's default) or more, a weight 1 to {WEIGHT_MAX}"
+        if wish != NO_WISH:
+            self._wishes[client_id] = wish
+        return None
+
+    def goodbye(self, client_id: str) -> None:
+        """Its last session is gone; what it wished is in the log if it submitted anything."""
+        self._wishes.pop(client_id, None)
+
+    def submit(self, submit: Submit, to: object) -> None:
+        """Accept a job, repeat an earlier answer, or refuse. The answer waits for its entry's commit."""
+        desk, machine = self._desk, self._desk.machine
+        if machine.is_known(submit.job_id):
+            desk.say(Accepted(desk.last_index, to, submit.job_id, submit.job_id))
+            return
+        refusal = self._reason_against(submit, to)
+        if refusal is not None:
+            desk.say(refusal)
+            return
+        if submit.key:
+            first = machine.keys.find(
+                KeyScope(submit.client_id, submit.exec, submit.key), desk.now_us, machine.settings
+            )
+            if first is not None:
+                self._repeat_key(submit, to, first.job_id, is_equal=first.digest == submit.content_digest)
+                return
+        self._log_wish(submit.client_id)
+        self._accept(submit, to)
+
+    def _accept(self, submit: Submit, to: object) -> None:
+        desk = self._desk
+        event = Enqueue(
+            desk.next_index,
+            desk.term,
+            desk.now_us,
+            submit.job_id,
+            submit.client_id,
+            submit.exec,
+            submit.payload,
+            len(submit.payload),
+            submit.content_type,
+            submit.content_digest,
+            submit.key_id,
+            submit.key,
+            submit.headers,
+            submit.priority,
+            submit.not_before_us,
+            submit.expires_at_us,
+            submit.timeout_us,
+            submit.timeout_factor,
+            submit.tries_max,
+            submit.backoff,
+        )
+        desk.decide(event)
+        desk.say(Accepted(event.index, to, submit.job_id, submit.job_id))
+
+    def _repeat_key(self, submit: Submit, to: object, first_id: str, *, is_equal: bool) -> None:
+        desk = self._desk
+        if is_equal:
+            desk.say(Accepted(desk.last_index, to, submit.job_id, first_id))
+        else:
+            text = f"key {submit.key!r} was used for job {first_id} with other content; nothing was changed"
+            desk.say(Refused(desk.last_index, to, submit.job_id, "key_conflict", text))
+
+    def _log_wish(self, client_id: str) -> None:
+        """An operator's setting beats a client's wish; an unchanged wish is not written again."""
+        wish = self._wishes.get(client_id)
+        if wish is None:
+            return
+        desk = self._desk
+        client = desk.machine.clients.by_id.get(client_id)
+        if client is None or (not client.by and (client.cap, client.weight) != (wish.cap, wish.weight)):
+            desk.decide(Client(desk.next_index, desk.term, desk.now_us, client_id, wish.cap, wish.weight))
+
+    # -- reasons to refuse
+
+    def _reason_against(self, submit: Submit, to: object) -> Refused | None:
+        index = self._desk.last_index
+        problem = problem_of(submit)
+        if problem is not None:
+            return Refused(index, to, submit.job_id, *problem)
+        if self._desk.machine.finished.is_too_old_to_tell(submit.job_id):
+            text = "ids of that age are forgotten: whether this job was accepted cannot be told"
+            return Refused(index, to, submit.job_id, "too_old_to_tell", text, is_unknown=True)
+        if int(submit.job_id[:ID_TIME_DIGITS], 16) * 1000 > self._desk.now_us + ID_AHEAD_MAX_US:
+            text = "the id's time is ahead of the group's; draw ids by the log time of the hello's answer"
+            return Refused(index, to, submit.job_id, "id_in_future", text, is_retryable=True)
+        passing = self._passing_reason(submit)
+        if passing is not None:
+            return Refused(index, to, submit.job_id, *passing, is_retryable=True)
+        return None
+
+    def _passing_reason(self, submit: Submit) -> tuple[str, str] | None:
+        """Reasons that go away by themselves."""
+        machine = self._desk.machine
+        if self.is_draining:
+            return "shutting_down", "this leader is shutting down; another takes over"
+        if self.is_disk_low:
+            return "disk_low", "the leader's disk is nearly full; running jobs go on, new ones are refused"
+        if machine.paused.get(submit.exec):
+            return "paused", f"exec {submit.exec!r} is paused, for submits too"
+        settings = machine.settings
+        queued_count = len(machine.jobs) - machine.inflight.count
+        if queued_count >= settings.queued_max:
+            return "queue_full", f"{queued_count:,} jobs are queued, the most that is allowed"
+        if machine.queued_bytes + len(submit.payload) > settings.queued_bytes_max:
+            return "queue_full", f"payloads of {machine.queued_bytes:,} bytes are queued, the most allowed"
+        if submit.key:
+            client = machine.clients.by_id.get(submit.client_id)
+            if client is not None and client.key_count >= settings.keys_per_client_max:
+                return (
+                    "keys_full",
+                    f"{client.key_count:,} keys of this client are remembered, the most allowed",
+                )
+        return None
+
+
+def problem_of(submit: Submit) -> tuple[str, str] | None:
+    """What is wrong with a submit whatever the state: code and text, or null."""
+    if len(submit.payload) > PAYLOAD_BYTES_MAX:
+        size = len(submit.payload)
+        return (
+            "payload_too_large",
+            f"the payload has {size:,} bytes, at most {PAYLOAD_BYTES_MAX:,} are allowed",
+        )
+    if len(submit.job_id) != ID_DIGITS or not HEX_DIGITS.issuperset(submit.job_id):
+        return "bad_job", f"a job id is {ID_DIGITS} lower-case hex digits (a UUIDv7)"
+    if not 0 < len(submit.client_id) <= ID_CHARS_MAX:
+        return "bad_job", f"a client id has 1 to {ID_CHARS_MAX} characters"
+    if len(submit.key) > KEY_CHARS_MAX:
+        return "bad_job", f"a key has at most {KEY_CHARS_MAX} characters"
+    if not 0 <= submit.priority <= PRIORITY_MAX:
+        return "bad_job", f"priority is 0 to {PRIORITY_MAX}"
+    if not 1 <= submit.tries_max <= TRIES_MAX_MAX:
+        return "bad_job", f"tries_max is 1 to {TRIES_MAX_MAX}"
+    if not 0 < submit.timeout_us <= TIMEOUT_MAX_US or not 1.0 <= submit.timeout_factor <= 10.0:
+        return "bad_job", "timeout is more than 0 and at most a year, timeout_factor 1 to 10"
+    if not _is_sane(submit.backoff):
+        return "bad_job", "backoff needs 0 <= first <= max <= a year, factor 1 to 100, jitter 0 to 1"
+    try:
+        check_subject(submit.exec)
+    except BadSubject as error:
+        return "bad_job", f"exec {error}"
+    return None
+
+
+def _is_sane(backoff: Backoff | None) -> bool:
+    return backoff is None or (
+        0 <= backoff.first_us <= backoff.max_us <= TIMEOUT_MAX_US
+        and 1.0 <= backoff.factor <= 100.0
+        and 0.0 <= backoff.jitter <= 1.0
+    )

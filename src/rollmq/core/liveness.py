@@ -1,0 +1,261 @@
+"""Which workers are there, and what becomes of the jobs of those that are not.
+
+Liveness belongs to the worker, the timeout to the job: two clocks that never mix. It writes `worker`
+events; what ends an attempt goes through `attempts`.
+"""
+
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from rollmq.core.attempts import Attempts, Outcome
+from rollmq.core.desk import Desk
+from rollmq.core.effects import AskedBack, AttemptVoid
+from rollmq.core.events import Fence, Worker
+from rollmq.core.inflight import is_current
+from rollmq.core.job import Job
+from rollmq.core.scheduler import WorkerSlot
+from rollmq.core.subject import BadSubject, check_pattern
+from rollmq.limits import (
+    ID_CHARS_MAX,
+    LEADER_GRACE_US,
+    UNSTARTED_MAX_US,
+    WORKER_GRACE_US,
+    WORKER_HANDS_MAX,
+    WORKER_HELD_MAX,
+    WORKER_PATTERNS_MAX,
+    WORKER_SILENT_MAX_US,
+)
+
+ASK_BACK_LOOKS_MAX: Final = 16
+"""How many of a worker's oldest jobs one tick looks at."""
+DRAINED: Final = "drained"
+REFUSED: Final = "refused"
+TAKEN_BACK: Final = "taken back"
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """A job that a worker says it still holds."""
+
+    job_id: str
+    fence: Fence
+    is_started: bool = False
+    left_us: int | None = None
+    """What is left of its time, by the worker's monotonic clock."""
+
+
+class Hello(msgspec.Struct, frozen=True, gc=False):
+    """A worker introduces itself; `held` is exhaustive."""
+
+    worker_id: str
+    instance: str
+    patterns: list[str]
+    hands: int = 8
+    credit: int = 0
+    host: str = ""
+    release: str = ""
+    held: list[Held] = []
+    outcomes: list[Outcome] = []
+
+
+class Presence:
+    """A worker with a connection, or one that lost it and may come back."""
+
+    __slots__ = ("absent_until_us", "hello", "is_logged", "last_heard_us", "sent_count", "slot")
+
+    def __init__(self, hello: Hello, now_us: int) -> None:
+        self.hello = hello
+        self.slot: WorkerSlot | None = None
+        """Null while it is away."""
+        self.sent_count = 0
+        """Assigns decided on this connection; credit is counted against it."""
+        self.last_heard_us = now_us
+        self.absent_until_us = 0
+        self.is_logged = False
+        """Whether the log knows it as it is now."""
+
+
+class Liveness:
+    """Decides about workers."""
+
+    def __init__(self, desk: Desk, attempts: Attempts) -> None:
+        self._desk = desk
+        self._attempts = attempts
+        self.present: dict[str, Presence] = {}
+        # A new leader gives workers that it has not seen some time to find it before it calls them dead.
+        self._unseen = dict.fromkeys(desk.machine.inflight.by_worker, desk.now_us + LEADER_GRACE_US)
+
+    # -- coming and going
+
+    def hello(self, hello: Hello) -> str | None:
+        """A worker connected. Returns why it may not, or null; then it may be assigned to."""
+        problem = _problem_of(hello)
+        if problem is not None:
+            return problem
+        old = self.present.get(hello.worker_id)
+        if old is not None and old.slot is not None and old.hello.instance != hello.instance:
+            return (
+                f"worker id {hello.worker_id!r} is in use by another live instance; "
+                f"give each process its own id, or wait {WORKER_SILENT_MAX_US // 1_000_000} s if it died"
+            )
+        if old is not None and old.slot is not None:
+            self.broken(hello.worker_id)  # the same instance on a new connection
+        for outcome in hello.outcomes:
+            self._attempts.outcome(hello.worker_id, outcome)
+        self._reconcile(hello, is_same=self._is_same_instance(hello, old))
+        self._unseen.pop(hello.worker_id, None)
+        self._connect(hello)
+        return None
+
+    def _is_same_instance(self, hello: Hello, old: Presence | None) -> bool:
+        """Whether this is the process that was given the jobs that the log says it holds."""
+        if old is not None:
+            return old.hello.instance == hello.instance
+        record = self._desk.machine.workers.get(hello.worker_id)
+        return record is not None and record.instance == hello.instance
+
+    def _reconcile(self, hello: Hello, *, is_same: bool) -> None:
+        """Make the log's view and the worker's agree: the worker knows best what it holds."""
+        listed = {held.job_id: held for held in hello.held}
+        for number, job in reversed(list(enumerate(self._held(hello.worker_id)))):
+            held = listed.get(job.id)
+            if held is None or job.fence != held.fence:
+                # A new process: the old one died with it. The same one: the assign never reached it.
+                is_started = not is_same and (job.is_started or number < hello.hands)
+                self._attempts.lose(hello.worker_id, job, is_started=is_started)
+            elif held.is_started:
+                self._attempts.begin(hello.worker_id, job.id, held.fence, left_us=held.left_us)
+        for held in hello.held:
+            mine = self._desk.machine.jobs.get(held.job_id)
+            if mine is None or not is_current(mine, held.fence) or mine.worker_id != hello.worker_id:
+                self._void(hello.worker_id, held.job_id, held.fence)
+
+    def _void(self, worker_id: str, job_id: str, fence: Fence) -> None:
+        self._desk.say(AttemptVoid(self._desk.last_index, worker_id, job_id, fence, "no longer yours"))
+
+    def _connect(self, hello: Hello) -> None:
+        desk = self._desk
+        presence = self.present[hello.worker_id] = Presence(hello, desk.now_us)
+        running = len(desk.machine.inflight.held_by(hello.worker_id))
+        presence.slot = desk.scheduler.add_worker(hello.worker_id, hello.patterns, running)
+        record = desk.machine.workers.get(hello.worker_id)
+        presence.is_logged = record is not None and (
+            (record.instance, record.host, record.release, record.patterns, record.hands)
+            == (hello.instance, hello.host, hello.release, hello.patterns, hello.hands)
+        )
+        desk.scheduler.set_credit(presence.slot, hello.credit)
+
+    def heard(self, worker_id: str) -> None:
+        """Anything came from it, a ping included."""
+        presence = self.present.get(worker_id)
+        if presence is not None:
+            presence.last_heard_us = self._desk.now_us
+
+    def credit(self, worker_id: str, seen_count: int, more: int) -> None:
+        """How many assigns it has seen on this connection, and how many more it will take: absolute, so
+        that repeating it adds nothing and what is under way is not counted twice."""
+        presence = self.present.get(worker_id)
+        if presence is None or presence.slot is None or not 0 <= seen_count <= presence.sent_count:
+            return
+        under_way = presence.sent_count - seen_count
+        self._desk.scheduler.set_credit(presence.slot, max(min(more, WORKER_HELD_MAX) - under_way, 0))
+
+    def broken(self, worker_id: str) -> None:
+        """Its connection is gone. It has a grace in which the same instance may come back."""
+        presence = self.present.get(worker_id)
+        if presence is None or presence.slot is None:
+            return
+        self._desk.scheduler.remove_worker(worker_id)
+        presence.slot = None
+        presence.absent_until_us = self._desk.now_us + WORKER_GRACE_US
+
+    def goodbye(self, worker_id: str) -> None:
+        """It drains: it takes nothing new, hands back what has not started, and finishes what runs."""
+        presence = self.present.get(worker_id)
+        if presence is not None and presence.slot is not None:
+            self._desk.scheduler.set_credit(presence.slot, 0)
+
+    # -- assigning
+
+    def before_assign(self, worker_id: str) -> None:
+        """The log must know a worker as it is before the first assign to it."""
+        presence = self.present[worker_id]
+        presence.sent_count += 1
+        if presence.is_logged:
+            return
+        presence.is_logged = True
+        desk, hello = self._desk, presence.hello
+        desk.decide(
+            Worker(
+                desk.next_index,
+                desk.term,
+                desk.now_us,
+                hello.worker_id,
+                hello.instance,
+                hello.host,
+                hello.release,
+                hello.patterns,
+                hello.hands,
+            )
+        )
+
+    # -- time
+
+    def tick(self) -> None:
+        """Look for workers that went away, attempts over their time, and jobs that nobody starts."""
+        now_us = self._desk.now_us
+        for worker_id, presence in list(self.present.items()):
+            if presence.slot is not None and presence.last_heard_us + WORKER_SILENT_MAX_US <= now_us:
+                self._desk.scheduler.remove_worker(worker_id)
+                presence.slot = None
+                presence.absent_until_us = now_us
+            if presence.slot is None and presence.absent_until_us <= now_us:
+                del self.present[worker_id]
+                self._gone(worker_id, presence.hello.hands)
+            elif presence.slot is not None:
+                self._ask_back(worker_id)
+        for worker_id in [w for w, until_us in self._unseen.items() if until_us <= now_us]:
+            del self._unseen[worker_id]
+            record = self._desk.machine.workers.get(worker_id)
+            self._gone(worker_id, record.hands if record is not None else 1)
+        for running in list(self._attempts.started.values()):
+            for job in [job for job in running.values() if job.deadline_us <= now_us]:
+                self._attempts.time_out(job)
+
+    def _gone(self, worker_id: str, hands: int) -> None:
+        """It died without a word: its oldest jobs, as many as it has hands, are presumed started, so that
+        a job that kills its worker is found out, and those prefetched behind it are not blamed."""
+        # The newest first, so that each goes back to the front of its lane.
+        for number, job in reversed(list(enumerate(self._held(worker_id)))):
+            self._attempts.lose(worker_id, job, is_started=job.is_started or number < hands)
+
+    def _held(self, worker_id: str) -> list[Job]:
+        return list(self._desk.machine.inflight.held_by(worker_id).values())
+
+    def _ask_back(self, worker_id: str) -> None:
+        """A job that waits in a worker's prefetch, while another worker has a free hand, is asked back."""
+        desk = self._desk
+        for job in islice(desk.machine.inflight.held_by(worker_id).values(), ASK_BACK_LOOKS_MAX):
+            since_us = max(job.assigned_us, job.asked_back_us)
+            if job.is_started or since_us + UNSTARTED_MAX_US > desk.now_us:
+                continue
+            if desk.scheduler.has_other(job.exec, worker_id):
+                assert job.fence is not None
+                job.asked_back_us = desk.now_us
+                desk.say(AskedBack(desk.last_index, worker_id, job.id, job.fence))
+
+
+def _problem_of(hello: Hello) -> str | None:
+    if not 0 < len(hello.worker_id) <= ID_CHARS_MAX or not 0 < len(hello.instance) <= ID_CHARS_MAX:
+        return f"a worker's id and instance have 1 to {ID_CHARS_MAX} characters"
+    if not 1 <= hello.hands <= WORKER_HANDS_MAX or not 0 <= hello.credit <= WORKER_HELD_MAX:
+        return f"hands are 1 to {WORKER_HANDS_MAX}, credit 0 to {WORKER_HELD_MAX}"
+    if not 1 <= len(hello.patterns) <= WORKER_PATTERNS_MAX:
+        return f"a worker has 1 to {WORKER_PATTERNS_MAX} subject patterns"
+    try:
+        for pattern in hello.patterns:
+            check_pattern(pattern)
+    except BadSubject as error:
+        return str(error)
+    return None
