@@ -1,4 +1,4 @@
-"""The log as the Raft core sees it: pointers into it, its terms, and the lines that are still needed in memory.
+"""The log as the Raft core sees it: pointers into it, its terms, and the lines still needed in memory.
 
 It may not decide anything and may not touch a disk. Lines are opaque bytes; there is no object per
 entry: lines lie in one list with a base index, terms are runs `(first index, term)`.
@@ -54,12 +54,14 @@ class RaftLog:
         "_tail_bytes_max",
         "applied_index",
         "commit_index",
+        "cut_from",
         "handed_index",
         "held_bytes",
         "held_index",
         "last_index",
         "persisted_index",
         "snapshot_index",
+        "truncate_from",
         "uncommitted_bytes",
     )
 
@@ -90,6 +92,10 @@ class RaftLog:
         self.held_bytes = 0
         self.uncommitted_bytes = 0
         """Of lines in memory that are not committed."""
+        self.cut_from: int | None = None
+        """The lowest index cut since the host was told, which sets it back to None."""
+        self.truncate_from: int | None = None
+        """The disk may hold lines from here on that are no longer the log's; hand_out sets it back."""
         for index, term in term_runs:
             assert self._run_indexes[-1] < index, "term runs ascend, the first after the snapshot"
             assert index <= self.last_index, "a term run begins within the log"
@@ -104,6 +110,7 @@ class RaftLog:
         assert self.snapshot_index <= self.persisted_index, "a snapshot is durable before the log moves up"
         assert self.persisted_index <= self.handed_index, "only what was handed out can be on disk"
         assert self.handed_index <= self.last_index, "only what is in the log can be handed out"
+        assert self.handed_index < (self.truncate_from or self.handed_index + 1), "cut lines are not on disk"
         assert self.held_index <= self.handed_index + 1, "what is not yet written is in memory"
         assert self.held_index + len(self._lines) == self.last_index + 1, "lines in memory end at the end"
 
@@ -123,13 +130,13 @@ class RaftLog:
         return self._run_terms[bisect_right(self._run_indexes, index) - 1]
 
     def matches(self, index: int, term: int) -> bool:
-        """Whether entry `index` is here with this term; then all before it are equal too (5.3, log matching)."""
+        """Whether entry `index` is here with this term; then all before it are equal too (5.3)."""
         return self.term_at(index) == term
 
     def is_up_to_date(self, *, last_index: int, last_term: int) -> bool:
         """Whether a log that ends so is at least as new as ours (5.4.1).
 
-        The term counts first: a longer log can be older. An empty log after a snapshot ends with the snapshot.
+        The term counts first: a longer log can be older. An empty log after a snapshot ends with that.
         """
         return (last_term, last_index) >= (self.last_term, self.last_index)
 
@@ -194,9 +201,12 @@ class RaftLog:
         return first_index
 
     def append_runs(self, lines: Sequence[bytes], term_runs: Sequence[TermRun]) -> None:
-        """Add a leader's lines at the end, with their terms. The first run may begin before the first line."""
+        """Add a leader's lines at the end, with their terms. Runs may begin before the first line."""
+        assert lines, "there is something to add"
         first_index = self.last_index + 1
-        for index, term in term_runs:
+        begin = bisect_right(term_runs, first_index, key=lambda run: run[0]) - 1
+        assert begin >= 0, "the first line has a term"
+        for index, term in term_runs[begin:]:
             self._add_run(max(index, first_index), term)
         self.append(lines, term=self._run_terms[-1])
         self.check()
@@ -220,6 +230,8 @@ class RaftLog:
         self.handed_index = min(self.handed_index, self.last_index)
         # A line that returns later with the same index and term is another line on disk: not written yet.
         self.persisted_index = min(self.persisted_index, self.last_index)
+        self.cut_from = min(index, self.cut_from or index)
+        self.truncate_from = min(index, self.truncate_from or index)
         self.check()
 
     def lines(self, first_index: int, last_index: int) -> list[bytes]:
@@ -236,8 +248,14 @@ class RaftLog:
 
     # Pointers
 
+    @property
+    def is_unwritten(self) -> bool:
+        """The disk does not have the log as it is, nor was it handed out to be written."""
+        return self.handed_index < self.last_index or self.truncate_from is not None
+
     def hand_out(self, bytes_max: int) -> list[bytes]:
-        """The lines after handed_index, bounded, to be written now."""
+        """The lines after handed_index, bounded, to be written now, once truncate_from is obeyed."""
+        self.truncate_from = None
         if self.handed_index == self.last_index:
             return []
         lines = prefix_within(self.lines(self.handed_index + 1, self.last_index), bytes_max)

@@ -129,7 +129,7 @@ PeerMessage: TypeAlias = (
 
 def entries_are_sound(message: AppendEntries) -> bool:
     """Whether a message's numbers can describe a piece of a log at all. False: drop it, it is not ours."""
-    if message.prev_index < 0 or message.prev_term < 0 or message.commit_index < 0:
+    if message.prev_index < 0 or message.commit_index < 0 or not 0 <= message.prev_term <= message.term:
         return False
     if not message.lines or not message.term_runs:
         return not message.lines and not message.term_runs
