@@ -2,7 +2,8 @@
 
 A job to resize an image fails once, runs over its time, loses its worker, is buried, redriven and
 finished, while operators and a new leader do their part. Made up, but each line is one that the real
-encoder writes. Nothing here may be computed from a clock or by chance: the page must not change by itself.
+encoder writes. STORY is one whole segment but for its marker. Nothing here may
+come from a clock or from chance: the page must not change by itself.
 """
 
 from rollmq.core.events import (
@@ -31,18 +32,20 @@ from rollmq.core.events import (
     Worker,
     WorkerDownRequeue,
 )
+from rollmq.core.line import encode_line
+from rollmq.core.segment_digest import SegmentDigest
 
 START_US = 1_763_490_000_123_456
 SECOND_US = 1_000_000
 JOB = "019a982c8e3b7a51b2c04d5e6f708192"
 OTHER_JOB = "019a982c8e3b7a52a1b2c3d4e5f60718"
+THIRD_JOB = "019a982c8e3b7a53b0c1d2e3f4051627"
 NODES = (
     "0b7c2f54e1d84f0f9a3d5c6b7a891011",
     "5d1e2f3a4b5c4d6e8f70818293a4b5c6",
     "c3d4e5f60718493aabbccddeeff00112",
 )
 GROUP = "7f3a9d20c4b84e15a6d7e8f901122334"
-DIGEST = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 
 
 def at(index: int) -> int:
@@ -50,7 +53,7 @@ def at(index: int) -> int:
     return START_US + index * SECOND_US
 
 
-EXAMPLES: tuple[AnyEvent, ...] = (
+STORY: tuple[AnyEvent, ...] = (
     Members(index=1, term=1, at_us=at(1), group=GROUP, members=[Member(node_id=node) for node in NODES]),
     Noop(index=2, term=1, at_us=at(2)),
     Settings(index=3, term=1, at_us=at(3), starts_max=50, by="olga"),
@@ -199,16 +202,36 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         result_bytes=11,
         content_type="text/plain",
     ),
-    Cancel(index=21, term=2, at_us=at(903), job_id=OTHER_JOB, by="webshop", why="order withdrawn"),
-    Drop(index=22, term=2, at_us=at(904), job_ids=[OTHER_JOB], by="olga", why="too old to matter"),
-    Pipeline(index=23, term=2, at_us=at(905), name="nightly", confirmed_index=20),
-    SnapshotMarker(
-        index=24,
+    Enqueue(index=21, term=2, at_us=at(903), job_id=OTHER_JOB, client_id="webshop", exec="mail.send"),
+    Cancel(index=22, term=2, at_us=at(904), job_id=OTHER_JOB, by="webshop", why="order withdrawn"),
+    Enqueue(
+        index=23,
+        term=2,
+        at_us=at(905),
+        job_id=THIRD_JOB,
+        client_id="webshop",
+        exec="mail.send",
+        expires_at_us=at(910),
+    ),
+    Dlq(index=24, term=2, at_us=at(910), job_id=THIRD_JOB, reason="expired"),
+    Drop(index=25, term=2, at_us=at(950), job_ids=[THIRD_JOB], by="olga", why="too old to matter"),
+    Pipeline(index=26, term=2, at_us=at(955), name="nightly", confirmed_index=20),
+)
+
+
+def _marker() -> SnapshotMarker:
+    """The marker that seals the segment of the story: it says what the segment's bytes really are."""
+    digest = SegmentDigest(group=GROUP, first_index=1)
+    digest.add_all(map(encode_line, STORY))
+    return SnapshotMarker(
+        index=27,
         term=2,
         at_us=at(960),
-        segment_digest=DIGEST,
-        counts=Counts(finished=2, results=1, keys=1, clients=1, workers=2),
+        segment_digest=digest.hexdigest(),
+        counts=Counts(finished=3, results=1, keys=1, clients=1, workers=1),
         execs=[ExecCensus(exec="image.resize", free_credit=8)],
         workers=["w1", "w2"],
-    ),
-)
+    )
+
+
+EXAMPLES: tuple[AnyEvent, ...] = (*STORY, _marker())
