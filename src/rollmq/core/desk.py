@@ -5,14 +5,18 @@ that each decision sees all earlier ones. It chooses nothing itself.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from rollmq.core.effects import AnyEffect
-from rollmq.core.events import AnyEvent
+from rollmq.core.events import AnyEvent, Pipeline, SnapshotMarker
 from rollmq.core.job import Job
 from rollmq.core.line import encode_line
 from rollmq.core.machine import Machine
 from rollmq.core.queues import Queues
 from rollmq.core.scheduler import Scheduler
+
+NO_NEWS: Final = (Pipeline, SnapshotMarker)
+"""A segment of nothing but these is not sealed every minute: a quiet group writes nothing."""
 
 
 class Desk:
@@ -32,6 +36,8 @@ class Desk:
         self.lines: list[bytes] = []
         """Decided and applied, not yet taken by the host."""
         self.effects: list[AnyEffect] = []
+        self.news_index = machine.last_index
+        """The last entry that is worth a marker."""
 
     @property
     def next_index(self) -> int:
@@ -52,6 +58,8 @@ class Desk:
         this node before the line can reach, and stop, any other."""
         job = self.machine.apply(event)
         self.lines.append(encode_line(event))
+        if type(event) not in NO_NEWS:
+            self.news_index = event.index
         return job
 
     def say(self, effect: AnyEffect) -> None:

@@ -371,6 +371,11 @@ class Queues:
         turns = max(len(lane.level.ring), 1)
         return higher + min(ahead * turns, lane.level.count - 1)
 
+    def capped_client_count(self, queue: ExecQueue) -> int:
+        """How many clients wait in this exec only because they are at their cap."""
+        lanes = (lane for level in queue.levels if level is not None for lane in level.lanes.values())
+        return len({lane.client.client_id for lane in lanes if lane in lane.client.parked})
+
     def lanes(self) -> Iterator[Lane]:
         """Every lane that has jobs; for checks and tests, it is long."""
         for queue in self.execs.values():

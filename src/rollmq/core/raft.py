@@ -321,7 +321,7 @@ class RaftCore:
         ballot = self._ballot
         if ballot is None or answer.asked_term != ballot.asked_term or answer.pre != ballot.is_pre:
             return  # An answer to an earlier round: it says nothing about this one.
-        if not self._outbox.is_durable:
+        if not ballot.is_pre and not self._outbox.is_durable:
             self.ignored_count += 1  # Nobody was asked yet in this round.
             return
         self._ballot_recorded(answer.source, granted=answer.granted)

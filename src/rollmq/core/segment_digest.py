@@ -61,7 +61,14 @@ class SegmentDigest:
             self._begin(self.next_index + 1)
             return
         self._sha.update(line)
+        self.byte_count += len(line)
         self.next_index += 1
+
+    def add_block(self, block: bytes, *, lines_count: int) -> None:
+        """Take whole lines at once, none of which is a marker."""
+        self._sha.update(block)
+        self.byte_count += len(block)
+        self.next_index += lines_count
 
     def add_all(self, lines: Iterable[bytes]) -> None:
         """Take the next lines in order."""
@@ -76,10 +83,13 @@ class SegmentDigest:
         """An independent digest that goes on from here."""
         twin = SegmentDigest(group=self._group, first_index=self.first_index)
         twin.next_index = self.next_index
+        twin.byte_count = self.byte_count
         twin._sha = self._sha.copy()
         return twin
 
     def _begin(self, first_index: int) -> None:
         self.first_index = first_index
         self.next_index = first_index
-        self._sha = hashlib.sha256(header_line(group=self._group, first_index=first_index))
+        header = header_line(group=self._group, first_index=first_index)
+        self.byte_count = len(header)
+        self._sha = hashlib.sha256(header)

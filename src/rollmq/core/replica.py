@@ -1,0 +1,200 @@
+"""One node's brain: the Raft core, the machine, and the leader while it leads. No IO, no clock.
+
+The host hands in time and messages, does what `ready` says, and tells when it is on disk. This is where
+"decide early, speak late" is kept: effects wait here for their commit, and are dropped with their leader.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rollmq.core.effects import AnyEffect
+from rollmq.core.leader import Leader, SegmentFacts
+from rollmq.core.line import decode_line
+from rollmq.core.log_time import LogTime
+from rollmq.core.machine import Machine
+from rollmq.core.raft import RaftCore
+from rollmq.core.raft_ready import Ready, Role, Write
+from rollmq.core.segment_digest import SegmentDigest
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the host does now: what the Raft core says (see `Ready`), then tell these effects."""
+
+    raft: Ready | None
+    effects: list[AnyEffect]
+    needs_rebuild: bool
+    """The machine had applied entries that were cut: load it again from snapshot and log, off the loop,
+    and call `rebuilt`. Until then this node neither leads nor campaigns."""
+
+
+class Replica:
+    """One member of one group, in one process. Only one task may touch it."""
+
+    def __init__(
+        self,
+        raft: RaftCore,
+        machine: Machine,
+        segment: SegmentDigest,
+        *,
+        group: str,
+        founders: list[str],
+        jitter: Callable[[], float],
+    ) -> None:
+        self.raft = raft
+        self.machine = machine
+        assert segment.next_index == machine.last_index + 1
+        self.leader: Leader | None = None
+        """Invariant: set exactly while this node leads and its noop is proposed."""
+        self.snapshot: tuple[int, str] = (0, "")
+        """Index and digest of the newest snapshot on this node's disk; the host tells."""
+        self._segment = segment
+        """Invariant: its next index is the machine's."""
+        self._group = group
+        self._founders = founders
+        self._jitter = jitter
+        self._log_time: LogTime | None = None
+        self._waiting: deque[AnyEffect] = deque()
+        self._is_rebuilding = False
+        self._mono_us = 0
+        self._wall_us = 0
+
+    @property
+    def log_time(self) -> LogTime | None:
+        """The clock of this term; null while this node does not lead."""
+        return self._log_time
+
+    def set_time(self, *, mono_us: int, wall_us: int) -> None:
+        """Once per turn, before the turn's messages. Raft's timers and the leader's clock go on."""
+        self._mono_us, self._wall_us = mono_us, wall_us
+        self.raft.tick(mono_us)
+        if self.leader is not None and self._log_time is not None:
+            self.leader.desk.set_time(self._log_time.read(mono_us=mono_us, wall_us=wall_us))
+
+    def tick(self) -> None:
+        """Carry out what is due at the leader, and end the segment if it is time. A few times a second."""
+        if self.leader is None or self._log_time is None:
+            return
+        self.leader.tick(self.leader.desk.now_us)
+        segment_bytes = self._segment.byte_count
+        if self.leader.is_marker_due(
+            segment_first_index=self._segment.first_index, segment_bytes=segment_bytes
+        ):
+            self.mark()
+
+    def mark(self) -> None:
+        """End the segment now: by time, by size, or because an operator said so."""
+        assert self.leader is not None
+        self._take_lines(self.leader)
+        segment = self._segment
+        facts = SegmentFacts(segment.first_index, segment.byte_count, segment.hexdigest(), *self.snapshot)
+        self.leader.mark(facts)
+        marker = self.leader.desk.take_lines()
+        assert len(marker) == 1
+        segment.add(marker[0])
+        self.raft.propose(marker)
+
+    def ready(self) -> Work:
+        """What there is to do. Call it after each turn's inputs, and again after `persisted`."""
+        self._follow_role()
+        if self.leader is not None:
+            self.leader.schedule()
+            self._take_lines(self.leader)
+        ready = self.raft.ready()
+        needs_rebuild = False
+        if ready is not None:
+            if ready.cut_from is not None:
+                needs_rebuild = self._cut(ready.cut_from)
+            if ready.role is not Role.LEADER:
+                self._step_down()
+            self._apply_committed(ready)
+        return Work(ready, self._release(), needs_rebuild)
+
+    def persisted(self, write: Write) -> None:
+        """All of this write is synced."""
+        self.raft.persisted(write)
+
+    # -- leading
+
+    def _follow_role(self) -> None:
+        if self.raft.role is not Role.LEADER:
+            self._step_down()
+        elif self.raft.needs_noop and not self._is_rebuilding:
+            self._lead()
+
+    def _lead(self) -> None:
+        """Apply the whole log, then decide; what is decided is spoken once the noop is committed."""
+        self._apply_to(self.raft.log.last_index)
+        self._log_time = LogTime(
+            last_at_us=self.machine.last_at_us, mono_us=self._mono_us, wall_us=self._wall_us
+        )
+        if self.machine.last_index == 0 or self._founders == [self.raft.node_id]:
+            # A new group has no time to contradict; alone, starting the node is the operator's word.
+            self._log_time.step(self._wall_us)
+        now_us = self._log_time.read(mono_us=self._mono_us, wall_us=self._wall_us)
+        leader = Leader(self.machine, term=self.raft.term, jitter=self._jitter, now_us=now_us)
+        self._segment.add_all(leader.desk.lines)
+        self.raft.propose_noop(leader.desk.take_lines()[0])
+        leader.found_group(group=self._group, node_ids=self._founders)
+        self._take_lines(leader)
+        self.leader = leader
+
+    def _step_down(self) -> None:
+        """Whatever this leader wanted to say may come to nothing: it is not said."""
+        if self.leader is not None:
+            self.leader = self._log_time = None
+            self._waiting.clear()
+
+    def _take_lines(self, leader: Leader) -> None:
+        lines = leader.desk.take_lines()
+        if lines:
+            self._segment.add_block(b"".join(lines), lines_count=len(lines))
+            self.raft.propose(lines)
+        if leader.desk.effects:
+            self._waiting.extend(leader.desk.take_effects())
+
+    # -- the log goes on
+
+    def _apply_committed(self, ready: Ready) -> None:
+        if self.leader is None and not self._is_rebuilding:
+            self._apply_to(ready.commit_index)
+        applied_index = min(ready.commit_index, self.machine.last_index)
+        if applied_index > self.raft.log.applied_index:
+            self.raft.applied(applied_index)
+
+    def _apply_to(self, index: int) -> None:
+        first_index = self.machine.last_index + 1
+        if first_index > index:
+            return
+        lines = self.raft.log.lines(first_index, index)
+        for line in lines:
+            self.machine.apply(decode_line(line))
+        self._segment.add_all(lines)
+
+    def _cut(self, cut_from: int) -> bool:
+        """Entries from here on came to nothing. Whether the machine had applied one of them."""
+        self._step_down()
+        if cut_from > self.machine.last_index:
+            return False
+        self._is_rebuilding = True
+        self.raft.hold_campaign(True)
+        return True
+
+    def rebuilt(self, machine: Machine, segment: SegmentDigest) -> None:
+        """The host loaded the state anew, from snapshot and log as it is since the cut is on disk."""
+        assert self._is_rebuilding
+        assert self.raft.log.applied_index <= machine.last_index <= self.raft.log.last_index
+        if self.machine.queues is not None:
+            self.machine.queues.dispose()
+        self.machine, self._segment = machine, segment
+        self._is_rebuilding = False
+        self.raft.hold_campaign(False)
+
+    def _release(self) -> list[AnyEffect]:
+        """The effects whose entries are committed."""
+        waiting, commit_index = self._waiting, self.raft.commit_index
+        released: list[AnyEffect] = []
+        while waiting and waiting[0].index <= commit_index:
+            released.append(waiting.popleft())
+        return released
