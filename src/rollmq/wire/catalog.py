@@ -72,3 +72,7 @@ DECODERS: Final[Mapping[type[headers.Header], "msgspec.json.Decoder[Any]"]] = {
     kind: msgspec.json.Decoder(kind) for kind in _TYPES
 }
 """Made once: building one costs as much as a thousand decodes."""
+DEFAULTS: Final[Mapping[type[headers.Header], headers.Header]] = {
+    kind: kind() for kind in _TYPES if not any(field.required for field in msgspec.structs.fields(kind))
+}
+"""What an empty header says, for the types whose fields all have defaults: nothing is parsed."""

@@ -9,13 +9,13 @@ It knows neither roles nor states (session has them), and what a header says is 
 """
 
 import struct
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from rollmq import limits
 from rollmq.errors import MessageTooLarge, ProtocolError
-from rollmq.wire.catalog import DECODERS
+from rollmq.wire.catalog import DECODERS, DEFAULTS
 from rollmq.wire.error_codes import CODE_ROWS, ErrorCode, violation
 from rollmq.wire.headers import ErrorHeader, Header, VersionHeader
 from rollmq.wire.message import (
@@ -226,26 +226,29 @@ def _oversized(kind: int, msg_id: bytes, subject_bytes: int, header_bytes: int) 
 
 def header_of(frame: Frame, header_type: type[HeaderT]) -> HeaderT:
     """The frame's header as this type. Raises ProtocolError bad_header, never anything else."""
-    return _decode(frame, frame.header or b"{}", header_type, ErrorCode.BAD_HEADER, "header")
+    return _decode(frame, frame.header, header_type, ErrorCode.BAD_HEADER, "header")
 
 
 def payload_of(frame: Frame, payload_type: type[HeaderT]) -> HeaderT:
     """The same for a payload that is JSON of ours. Raises ProtocolError bad_payload."""
-    return _decode(frame, frame.payload or b"{}", payload_type, ErrorCode.BAD_PAYLOAD, "payload")
+    return _decode(frame, frame.payload, payload_type, ErrorCode.BAD_PAYLOAD, "payload")
 
 
 def _decode(frame: Frame, body: bytes, header_type: type[HeaderT], code: ErrorCode, part: str) -> HeaderT:
+    if not body and header_type in DEFAULTS:
+        return cast(HeaderT, DEFAULTS[header_type])
     try:
-        decoded: HeaderT = DECODERS[header_type].decode(body)
+        decoded: HeaderT = DECODERS[header_type].decode(body or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise violation(code, f"{type_name(frame.type)}: its {part} is wrong: {error}", frame) from error
     return decoded
 
 
 def agree_version(frame: Frame) -> int:
-    """The newest version that a hello's sender and we both speak. Raises ProtocolError unsupported_version.
+    """The newest version that the sender of a hello, or of its answer, and we both speak.
 
-    Read before the rest of the hello: that may have another form in another version.
+    Raises ProtocolError unsupported_version. It is read before the rest of the hello, which may have
+    another form in another version.
     """
     hello = header_of(frame, VersionHeader)
     newest = min(hello.version, PROTOCOL_VERSION)
@@ -253,5 +256,5 @@ def agree_version(frame: Frame) -> int:
         return newest
     spoken = f"{PROTOCOL_VERSION_MIN} to {PROTOCOL_VERSION}"
     theirs = f"{hello.version_min or hello.version} to {hello.version}"
-    text = f"you speak version {theirs} of the protocol, this node {spoken}; update the older side"
+    text = f"the other side speaks version {theirs} of the protocol, this one {spoken}; update the older one"
     raise violation(ErrorCode.UNSUPPORTED_VERSION, text, frame)

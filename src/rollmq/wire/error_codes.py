@@ -42,14 +42,16 @@ class ErrorCode(StrEnum):
     DISK_LOW = "disk_low"
     OVERLOADED = "overloaded"
     PAUSED = "paused"
-    ID_TOO_NEW = "id_too_new"
+    BAD_JOB = "bad_job"
+    ID_IN_FUTURE = "id_in_future"
     TOO_OLD_TO_TELL = "too_old_to_tell"
     SHUTTING_DOWN = "shutting_down"
     # Questions and commands.
     JOB_UNKNOWN = "job_unknown"
     UNKNOWN_QUERY = "unknown_query"
-    BAD_ARGUMENT = "bad_argument"
-    STATE_FORBIDS = "state_forbids"
+    BAD_COMMAND = "bad_command"
+    JOB_FINISHED = "job_finished"
+    JOB_DEAD = "job_dead"
     HISTORY_GONE = "history_gone"
     LEADERSHIP_LOST = "leadership_lost"
     INTERNAL = "internal"
@@ -100,7 +102,8 @@ CODE_ROWS: Final[Mapping[ErrorCode, CodeRow]] = {
     ErrorCode.DISK_LOW: CodeRow("the node's disk is nearly full", retryable=True),
     ErrorCode.OVERLOADED: CodeRow("too much waits to be committed", retryable=True),
     ErrorCode.PAUSED: CodeRow("the exec is paused for submits", retryable=True),
-    ErrorCode.ID_TOO_NEW: CodeRow("the job id's time lies too far ahead of log time"),
+    ErrorCode.BAD_JOB: CodeRow("the job id, the exec or an option is not what the queue takes"),
+    ErrorCode.ID_IN_FUTURE: CodeRow("the job id's time lies too far ahead of log time", retryable=True),
     ErrorCode.TOO_OLD_TO_TELL: CodeRow(
         "the job id is older than what is remembered: perhaps it ran; a first send draws a new id",
         unknown=True,
@@ -108,8 +111,9 @@ CODE_ROWS: Final[Mapping[ErrorCode, CodeRow]] = {
     ErrorCode.SHUTTING_DOWN: CodeRow("the node is shutting down and accepts nothing new", retryable=True),
     ErrorCode.JOB_UNKNOWN: CodeRow("no such job is remembered"),
     ErrorCode.UNKNOWN_QUERY: CodeRow("no query or command has this name"),
-    ErrorCode.BAD_ARGUMENT: CodeRow("an argument of the query or command is missing or wrong"),
-    ErrorCode.STATE_FORBIDS: CodeRow("what it is about is not in the state that the command needs"),
+    ErrorCode.BAD_COMMAND: CodeRow("an argument of the query or command is missing or wrong"),
+    ErrorCode.JOB_FINISHED: CodeRow("the job is finished: the command came too late"),
+    ErrorCode.JOB_DEAD: CodeRow("the job is in the DLQ: it can be redriven or dropped"),
     ErrorCode.HISTORY_GONE: CodeRow("the log before the index that the text names was dropped"),
     ErrorCode.LEADERSHIP_LOST: CodeRow(
         "the leader lost its office before the answer was certain", retryable=True, unknown=True

@@ -12,6 +12,8 @@ from msgspec import Meta
 
 from rollmq import limits
 from rollmq.core.events import Backoff
+from rollmq.core.job import PRIORITY_MAX
+from rollmq.core.parties import WEIGHT_MAX
 
 NUMBER_MAX = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly."""
@@ -50,7 +52,9 @@ class HelloClientHeader(VersionHeader, frozen=True, kw_only=True):
     client_id: Name
     """The tenant; many sessions may share it."""
     cap: Number = 0
-    """Wished cap on its jobs in flight; 0 = no wish. An operator's setting wins."""
+    """Wished cap on its jobs in flight; 0 = the group's default. An operator's setting wins."""
+    weight: Annotated[int, Meta(ge=1, le=WEIGHT_MAX)] = 1
+    """Wished share between clients. An operator's setting wins."""
     token: Token = ""
     """Secret, when the node asks for one."""
     release: NameOrNone = ""
@@ -98,7 +102,7 @@ class HelloOperatorHeader(VersionHeader, frozen=True):
 class HelloAnswerHeader(Header, frozen=True):
     """The node's answer to a hello: a frame of the hello's own type, corr_id = the hello's msg_id."""
 
-    version: Number = 1
+    version: Number
     """The version that both speak from now on."""
     node_id: NameOrNone = ""
     """Who answers: 32 hex digits."""
@@ -109,7 +113,7 @@ class HelloAnswerHeader(Header, frozen=True):
     log_at_us: Number = 0
     """Log time now, microseconds since 1970: the library stamps job ids with it."""
     cap: Number = 0
-    """The cap in force for this client."""
+    """The cap in force for this client; 0 = the group's default."""
     payload_bytes_max: Number = limits.PAYLOAD_BYTES_MAX
     """Largest payload or result that this group takes."""
     ping_every_us: Number = limits.PING_EVERY_US
@@ -133,7 +137,8 @@ class Held(Header, frozen=True):
 
 
 class HeldOutcome(Header, frozen=True):
-    """An outcome that no AckDone has confirmed. Its AckJob follows again after the hello's answer."""
+    """An outcome that no AckDone has confirmed. Its AckJob follows again after the hello's answer; until
+    it comes the leader takes the job for one that runs."""
 
     job_id: JobId
     fence: Fence
@@ -144,6 +149,19 @@ class HeldList(Header, frozen=True):
 
     held: Annotated[list[Held], Meta(max_length=limits.WORKER_HELD_MAX)] = []
     outcomes: Annotated[list[HeldOutcome], Meta(max_length=limits.WORKER_HELD_MAX)] = []
+
+
+class BackoffOptions(Header, frozen=True):
+    """The pause before try n+1: first_us times factor^(n-1), at most max_us, times a random 1-jitter to 1."""
+
+    first_us: Annotated[int, Meta(ge=0, le=limits.TIMEOUT_MAX_US)] = 1_000_000
+    factor: Annotated[float, Meta(ge=1.0, le=100.0)] = 2.0
+    max_us: Annotated[int, Meta(ge=0, le=limits.TIMEOUT_MAX_US)] = 600_000_000
+    jitter: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.25
+
+    def to_log(self) -> Backoff:
+        """The same as the log says it. There nothing is bounded: what is logged was checked here."""
+        return Backoff(self.first_us, self.factor, self.max_us, self.jitter)
 
 
 class SubmitJobHeader(Header, frozen=True):
@@ -159,7 +177,7 @@ class SubmitJobHeader(Header, frozen=True):
     """The caller's idempotency key, scoped to client and exec; empty = none."""
     headers: UserHeaders | None = None
     """The caller's own labels; the handler sees them."""
-    priority: Annotated[int, Meta(ge=0, le=9)] = 0
+    priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX)] = 0
     """0 to 9, higher first."""
     delay_us: Number = 0
     """Not before so much later than its acceptance."""
@@ -169,14 +187,14 @@ class SubmitJobHeader(Header, frozen=True):
     """Dead if not assigned so long after its acceptance; 0 = never."""
     expires_at_us: Number = 0
     """Dead if not assigned by this log time; with expires_in_us the earlier one counts; 0 = never."""
-    timeout_us: Annotated[int, Meta(ge=1, le=NUMBER_MAX)] = 600_000_000
+    timeout_us: Annotated[int, Meta(ge=1, le=limits.TIMEOUT_MAX_US)] = 600_000_000
     """From the handler's start to its end."""
-    timeout_factor: Annotated[float, Meta(ge=1.0, le=100.0)] = 1.0
+    timeout_factor: Annotated[float, Meta(ge=1.0, le=10.0)] = 1.0
     """The timeout of try n+1 is that of try n times this."""
-    tries_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
+    tries_max: Annotated[int, Meta(ge=1, le=limits.TRIES_MAX_MAX)] = 5
     """Tries before it is buried."""
-    backoff: Backoff | None = None
-    """Pause between tries: object of first_us, factor, max_us, jitter, and nothing else; null = default."""
+    backoff: BackoffOptions | None = None
+    """Pause between tries; null = the default of each of its fields."""
     resend: bool = False
     """This msg_id has been sent before, perhaps on another connection. A first send that is answered
     with too_old_to_tell draws a new id; a resend ends unknown."""
@@ -272,7 +290,7 @@ class AckJobHeader(Header, frozen=True):
     after_us: Number | None = None
     """Not before so much later; null = the job's backoff. snooze needs it."""
     reason: NameOrNone = ""
-    """hand_back: drained, refused (no such handler) or taken_back (answers Cancel). reject: in words."""
+    """hand_back: "drained", "refused" (no such handler) or "taken back" (answers Cancel)."""
     run_us: Number | None = None
     """How long the handler ran, by the worker's monotonic clock."""
     error_type: Text = ""

@@ -4,7 +4,8 @@ The numbers of a message are its header; lines and chunks are the payload, the v
 that does not fit together is a ProtocolError; whether it is true is for the core to judge.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, cast
 
 from rollmq import limits
 from rollmq.core import raft_messages as raft
@@ -12,66 +13,61 @@ from rollmq.errors import ProtocolError
 from rollmq.wire import peer_headers as wire
 from rollmq.wire.codec import encode_header, header_of
 from rollmq.wire.error_codes import ErrorCode, violation
-from rollmq.wire.headers import Header
 from rollmq.wire.message import Frame, MsgType, type_name
 
 
+class PeerRow(NamedTuple):
+    """How one Raft message travels."""
+
+    message: type[raft.Message]
+    kind: MsgType
+    header: type[wire.PeerHeader]
+    topic: str
+    """Last token of the subject `cluster.<group>.<topic>`."""
+
+
+PEER_ROWS: Final = (
+    PeerRow(raft.AppendEntries, MsgType.APPEND_ENTRIES, wire.AppendEntriesHeader, "append"),
+    PeerRow(raft.AppendResp, MsgType.APPEND_RESP, wire.AppendRespHeader, "append"),
+    PeerRow(raft.RequestVote, MsgType.REQUEST_VOTE, wire.RequestVoteHeader, "vote"),
+    PeerRow(raft.VoteResp, MsgType.VOTE_RESP, wire.VoteRespHeader, "vote"),
+    PeerRow(raft.TimeoutNow, MsgType.TIMEOUT_NOW, wire.TimeoutNowHeader, "vote"),
+    PeerRow(raft.InstallSnapshot, MsgType.INSTALL_SNAPSHOT, wire.InstallSnapshotHeader, "snapshot"),
+    PeerRow(raft.InstallSnapResp, MsgType.INSTALL_SNAP_RESP, wire.InstallSnapRespHeader, "snapshot"),
+)
+_BY_MESSAGE: Final[Mapping[type[raft.Message], PeerRow]] = {row.message: row for row in PEER_ROWS}
+_BY_TYPE: Final[Mapping[int, PeerRow]] = {int(row.kind): row for row in PEER_ROWS}
+
+
 def frame_of(message: raft.PeerMessage, *, group: str) -> Frame:
-    """The frame that carries a Raft message; `group` is the name in the subject."""
-    match message:
-        case raft.AppendEntries(lines=lines):
-            header: Header = _copy(wire.AppendEntriesHeader, message, lines_count=len(lines))
-            return _frame(MsgType.APPEND_ENTRIES, f"cluster.{group}.append", header, b"".join(lines))
-        case raft.AppendResp():
-            header = _copy(wire.AppendRespHeader, message)
-            return _frame(MsgType.APPEND_RESP, f"cluster.{group}.append", header)
-        case raft.RequestVote():
-            header = _copy(wire.RequestVoteHeader, message)
-            return _frame(MsgType.REQUEST_VOTE, f"cluster.{group}.vote", header)
-        case raft.VoteResp():
-            header = _copy(wire.VoteRespHeader, message)
-            return _frame(MsgType.VOTE_RESP, f"cluster.{group}.vote", header)
-        case raft.InstallSnapshot(data=data):
-            header = _copy(wire.InstallSnapshotHeader, message)
-            return _frame(MsgType.INSTALL_SNAPSHOT, f"cluster.{group}.snapshot", header, data)
-        case raft.InstallSnapResp():
-            header = _copy(wire.InstallSnapRespHeader, message)
-            return _frame(MsgType.INSTALL_SNAP_RESP, f"cluster.{group}.snapshot", header)
-        case raft.TimeoutNow():
-            return _frame(MsgType.TIMEOUT_NOW, f"cluster.{group}.vote", _copy(wire.TimeoutNowHeader, message))
+    """The frame that carries a Raft message; `group` is the group's name in the subject."""
+    row = _BY_MESSAGE[type(message)]
+    extra, payload = {}, b""
+    if isinstance(message, raft.AppendEntries):
+        extra, payload = {"lines_count": len(message.lines)}, b"".join(message.lines)
+    elif isinstance(message, raft.InstallSnapshot):
+        payload = message.data
+    header = encode_header(_copy(row.header, message, extra))
+    return Frame(row.kind, subject=f"cluster.{group}.{row.topic}", header=header, payload=payload)
 
 
 def message_of(frame: Frame) -> raft.PeerMessage:
     """The Raft message in a frame. Raises ProtocolError, never anything else."""
-    match frame.type:
-        case MsgType.APPEND_ENTRIES:
-            header = header_of(frame, wire.AppendEntriesHeader)
-            lines = _lines_of(frame, header.lines_count)
-            return _copy(raft.AppendEntries, header, lines=lines)
-        case MsgType.APPEND_RESP:
-            return _copy(raft.AppendResp, header_of(frame, wire.AppendRespHeader))
-        case MsgType.REQUEST_VOTE:
-            return _copy(raft.RequestVote, header_of(frame, wire.RequestVoteHeader))
-        case MsgType.VOTE_RESP:
-            return _copy(raft.VoteResp, header_of(frame, wire.VoteRespHeader))
-        case MsgType.INSTALL_SNAPSHOT:
-            chunk = header_of(frame, wire.InstallSnapshotHeader)
-            _check_chunk(frame, chunk)
-            return _copy(raft.InstallSnapshot, chunk, data=frame.payload)
-        case MsgType.INSTALL_SNAP_RESP:
-            return _copy(raft.InstallSnapResp, header_of(frame, wire.InstallSnapRespHeader))
-        case MsgType.TIMEOUT_NOW:
-            return _copy(raft.TimeoutNow, header_of(frame, wire.TimeoutNowHeader))
-        case _:
-            text = f"{type_name(frame.type)} is no message of the consensus"
-            raise violation(ErrorCode.ILLEGAL_MESSAGE, text, frame)
+    row = _BY_TYPE.get(frame.type)
+    if row is None:
+        text = f"{type_name(frame.type)} is no message of the consensus"
+        raise violation(ErrorCode.ILLEGAL_MESSAGE, text, frame)
+    header = header_of(frame, row.header)
+    extra: dict[str, object] = {}
+    if isinstance(header, wire.AppendEntriesHeader):
+        extra = {"lines": _lines_of(frame, header.lines_count)}
+    elif isinstance(header, wire.InstallSnapshotHeader):
+        _check_chunk(frame, header)
+        extra = {"data": frame.payload}
+    return cast(raft.PeerMessage, _copy(row.message, header, extra))
 
 
-def _frame(kind: MsgType, subject: str, header: Header, payload: bytes = b"") -> Frame:
-    return Frame(kind, subject=subject, header=encode_header(header), payload=payload)
-
-
-def _copy(target: type[Any], source: Any, **extra: Any) -> Any:
+def _copy(target: type[Any], source: object, extra: Mapping[str, object]) -> Any:
     """A `target` with the fields that both have by the same name; a test holds the names together."""
     names = target.__struct_fields__
     return target(**{name: getattr(source, name) for name in names if name not in extra}, **extra)

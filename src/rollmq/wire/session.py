@@ -82,7 +82,7 @@ class Session:
         return limits.FRAME_BYTES_MAX
 
     def receive(self, frame: Frame) -> None:
-        """Let a frame in, or raise the ProtocolError to `refuse`. Then the frame is dropped, no state moved."""
+        """Let a frame in, or raise the ProtocolError to `refuse`; then it is dropped and moves no state."""
         if frame.type not in self._legal_in:
             raise self._forbidden(frame)
         if len(frame.payload) > limits.PAYLOAD_BYTES_MAX and frame.type not in _PAYLOAD_OF_LINES:
@@ -143,6 +143,7 @@ class Session:
         elif frame.type != self._hello_type:
             raise self._forbidden(frame)
         else:
+            self.version = agree_version(frame)
             self._states = dict.fromkeys(Direction, State.READY)
         return self._look_up()
 
