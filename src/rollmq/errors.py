@@ -55,11 +55,11 @@ class StoreFailed(StateError):
         cure = (
             "Free some disk space and start the node again."
             if is_full
-            else "Check the disk (kernel log, SMART), then start the node again: it reads what is really there."
+            else "Check the disk (kernel log, SMART), then start the node again: it reads what is there."
         )
         super().__init__(
-            f"{path}: {operation} failed: {reason}. The node stops: after a failed write nobody knows what is "
-            f"on disk, so it is never tried again. Nothing unconfirmed was reported as done. {cure}"
+            f"{path}: {operation} failed: {reason}. The node stops: after a failed write nobody "
+            f"knows what is on disk, so it is not repeated. Nothing unconfirmed was reported as done. {cure}"
         )
 
 

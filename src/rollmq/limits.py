@@ -102,7 +102,7 @@ FOLD_RETRY_FIRST_US: Final = 5_000_000
 FOLD_RETRY_MAX_US: Final = 600_000_000
 """Pauses between attempts of a failing fold helper: soon at first, then rare enough not to load the disk."""
 
-DISK_FREE_MIN_BYTES: Final = 268_435_456
+DISK_FREE_BYTES_MIN: Final = 268_435_456
 """Below this free space submits are refused; acks, markers and one snapshot still fit: a largest segment."""
 
 BALLAST_BYTES: Final = 67_108_864
@@ -157,3 +157,25 @@ UNSTARTED_MAX_US: Final = 60_000_000
 # Operators
 REDRIVE_JOBS_MAX: Final = 10_000
 """Jobs that one redrive or drop event names: some 350 kB in a line; a larger one is sent in parts."""
+
+# Clocks
+CLOCK_GAP_SLEWED_MAX_US: Final = 10_000_000
+"""A wall clock ahead of log time by up to this is approached smoothly; beyond it somebody must agree."""
+
+# Markers
+MARKER_EVERY_US: Final = 60_000_000
+"""So that history reaches archives and pipelines within a minute or two."""
+MARKER_EVERY_ENTRIES: Final = 262_144
+"""So that a segment is folded in about two seconds."""
+MARKER_EVERY_BYTES: Final = 268_435_456
+"""So that large payloads do not make huge segments."""
+CENSUS_EXECS_MAX: Final = 1_000
+"""Execs that a marker's census names, those with the most jobs first: a marker stays a small line."""
+CENSUS_WORKERS_MAX: Final = 1_000
+"""Workers that a marker's census names."""
+
+# The leader's turns
+ASSIGNS_PER_TURN: Final = 2_000
+"""So that a burst of credit does not hold up everybody else."""
+EXPIRIES_PER_TICK: Final = 1_000
+"""Expired jobs buried by one tick."""

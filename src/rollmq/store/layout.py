@@ -1,0 +1,124 @@
+"""Which file of a state directory is what, by its name.
+
+Names only: it lists folders, and neither opens nor changes a file.
+"""
+
+import re
+from typing import NamedTuple
+
+from rollmq.store.disk import Disk
+
+WAL = "wal"
+HISTORY = "history"
+SNAPSHOTS = "snapshots"
+ROOT = "."
+FOLDERS = (WAL, HISTORY, SNAPSHOTS)
+
+NODE_FILE = "node.json"
+VOTE_FILE = "vote.json"
+SYNCED_FILE = "synced"
+LOCK_FILE = "lock"
+BALLAST_FILE = "ballast"
+GAPS_FILE = "history/gaps.json"
+
+KNOWN_NAMES = frozenset({*FOLDERS, NODE_FILE, VOTE_FILE, SYNCED_FILE, LOCK_FILE, BALLAST_FILE, "lost+found"})
+"""What may lie in a state directory. `lost+found`: it may be the root of a file system of its own."""
+
+TEMPORARY = ".tmp"
+"""Ends the name of a file that is being written beside its place. Leftovers are removed at start."""
+
+_OPEN = re.compile(r"events-(\d+)\.log")
+_SEALED = re.compile(r"events-(\d+)-(\d+)\.jsonl")
+_SNAPSHOT = re.compile(r"state-(\d+)\.jsonl")
+_BASE = re.compile(r"base-(\d+)\.jsonl")
+_TORN = re.compile(r"torn-(\d+)-(\d+)\.bin")
+
+
+class SegmentName(NamedTuple):
+    """A segment's file. Sorts by its first entry; `last_index` is None while it is open."""
+
+    first_index: int
+    last_index: int | None
+    name: str
+
+
+class StateName(NamedTuple):
+    """A file that holds the whole state as of an entry: a snapshot or a base."""
+
+    last_index: int
+    name: str
+
+
+# Numbers are padded so that `ls` and every other tool lists segments in the order of the log.
+
+
+def open_name(first_index: int) -> str:
+    """The file of a segment that is being written."""
+    return f"{WAL}/events-{first_index:016}.log"
+
+
+def sealed_name(first_index: int, last_index: int) -> str:
+    """The file of a sealed segment."""
+    return f"{HISTORY}/events-{first_index:016}-{last_index:016}.jsonl"
+
+
+def snapshot_name(index: int) -> str:
+    """The file of the state as of this index."""
+    return f"{SNAPSHOTS}/state-{index:016}.jsonl"
+
+
+def base_name(index: int) -> str:
+    """The file of the state from which the kept history goes on."""
+    return f"{HISTORY}/base-{index:016}.jsonl"
+
+
+def torn_name(index: int, number: int) -> str:
+    """The copy of a tail that was cut before this index; the number grows with every cut."""
+    return f"{WAL}/torn-{number:06}-{index:016}.bin"
+
+
+def open_segments(disk: Disk) -> list[SegmentName]:
+    """The segments in wal/, in order."""
+    found = [
+        SegmentName(int(match[1]), None, f"{WAL}/{name}")
+        for name in disk.names_in(WAL)
+        if (match := _OPEN.fullmatch(name))
+    ]
+    return sorted(found)
+
+
+def sealed_segments(disk: Disk) -> list[SegmentName]:
+    """The segments in history/, in order."""
+    found = [
+        SegmentName(int(match[1]), int(match[2]), f"{HISTORY}/{name}")
+        for name in disk.names_in(HISTORY)
+        if (match := _SEALED.fullmatch(name))
+    ]
+    return sorted(found)
+
+
+def torn_copies(disk: Disk) -> list[tuple[int, str]]:
+    """(number, name) of the kept copies of torn tails, oldest first."""
+    found = [
+        (int(match[1]), f"{WAL}/{name}") for name in disk.names_in(WAL) if (match := _TORN.fullmatch(name))
+    ]
+    return sorted(found)
+
+
+def snapshots(disk: Disk) -> list[StateName]:
+    """The snapshots, newest first."""
+    return _states(disk, SNAPSHOTS, _SNAPSHOT)
+
+
+def bases(disk: Disk) -> list[StateName]:
+    """The bases of the history, newest first; more than one only after a crash."""
+    return _states(disk, HISTORY, _BASE)
+
+
+def _states(disk: Disk, folder: str, pattern: re.Pattern[str]) -> list[StateName]:
+    found = [
+        StateName(int(match[1]), f"{folder}/{name}")
+        for name in disk.names_in(folder)
+        if (match := pattern.fullmatch(name))
+    ]
+    return sorted(found, reverse=True)
