@@ -21,9 +21,15 @@ bodies = st.one_of(st.just(b""), st.binary(max_size=300))
 
 def frames(*, kinds: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[Frame]:
     """Any frame, of types that exist and of others; small enough for FRAME_BYTES_MAX."""
-    kinds = kinds or st.one_of(st.sampled_from([int(kind) for kind in MsgType]), st.integers(0, 255))
+    any_kind = st.one_of(st.sampled_from([int(kind) for kind in MsgType]), st.integers(0, 255))
     return st.builds(
-        Frame, type=kinds, msg_id=ids, corr_id=ids, subject=subjects, header=bodies, payload=bodies
+        Frame,
+        type=any_kind if kinds is None else kinds,
+        msg_id=ids,
+        corr_id=ids,
+        subject=subjects,
+        header=bodies,
+        payload=bodies,
     )
 
 

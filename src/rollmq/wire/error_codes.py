@@ -138,6 +138,8 @@ LIMIT_CODES: Final[Mapping[str, ErrorCode]] = {
     "WORKER_PATTERNS_MAX": ErrorCode.BAD_HEADER,
     "WORKER_HANDS_MAX": ErrorCode.BAD_HEADER,
     "JOBS_PER_MESSAGE_MAX": ErrorCode.BAD_HEADER,
+    "TIMEOUT_MAX_US": ErrorCode.BAD_HEADER,
+    "TRIES_MAX_MAX": ErrorCode.BAD_HEADER,
     "READ_LOG_BYTES_MAX": ErrorCode.BAD_HEADER,
     "READ_LOG_WAIT_US_MAX": ErrorCode.BAD_HEADER,
     "WORKER_HELD_MAX": ErrorCode.BAD_PAYLOAD,

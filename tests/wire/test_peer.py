@@ -1,0 +1,128 @@
+"""Raft messages travel as frames and come back equal, or are refused as a whole."""
+
+import typing
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollmq import limits
+from rollmq.core import raft_messages as raft
+from rollmq.errors import ProtocolError
+from rollmq.wire.catalog import MESSAGES
+from rollmq.wire.codec import FrameDecoder, encode
+from rollmq.wire.message import Frame, MsgType
+from rollmq.wire.peer import PEER_ROWS, PeerRow, frame_of, message_of
+from tests.wire.strategies import bodies, frames, numbers
+
+ids = st.text("0123456789abcdef", min_size=32, max_size=32)
+base = {"source": ids, "target": ids, "term": numbers}
+lines = st.binary(max_size=40).map(lambda body: body.replace(b"\n", b"") + b"\n")
+
+
+@st.composite
+def appends(draw: st.DrawFn) -> raft.AppendEntries:
+    return raft.AppendEntries(
+        **{name: draw(each) for name, each in base.items()},
+        prev_index=draw(numbers),
+        prev_term=draw(numbers),
+        commit_index=draw(numbers),
+        term_runs=tuple(draw(st.lists(st.tuples(numbers, numbers), max_size=4))),
+        lines=draw(st.lists(lines, max_size=6)),
+        round=draw(numbers),
+    )
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> raft.InstallSnapshot:
+    data = draw(st.binary(max_size=60))
+    offset, rest = draw(st.integers(0, 1000)), draw(st.integers(0, 1000))
+    return raft.InstallSnapshot(
+        **{name: draw(each) for name, each in base.items()},
+        last_index=draw(numbers),
+        last_term=draw(numbers),
+        digest=draw(st.text("0123456789abcdef", min_size=64, max_size=64)),
+        total_bytes=offset + len(data) + rest,
+        offset=offset,
+        data=data,
+        crc=zlib.crc32(data),
+        round=draw(numbers),
+    )
+
+
+def _simple(row: PeerRow) -> st.SearchStrategy[raft.Message]:
+    hints = typing.get_type_hints(row.message)
+    kinds = {int: numbers, bool: st.booleans(), str: ids, bytes: st.binary(max_size=32)}
+    return st.builds(row.message, **{name: kinds[kind] for name, kind in hints.items()})
+
+
+messages = st.one_of(
+    appends(),
+    chunks(),
+    *[_simple(row) for row in PEER_ROWS if row.message not in (raft.AppendEntries, raft.InstallSnapshot)],
+)
+HEARTBEAT = raft.AppendEntries("a" * 32, "b" * 32, 3, prev_index=9, prev_term=2, commit_index=8)
+
+
+@given(messages)
+def test_every_raft_message_comes_back_as_it_went(message: raft.PeerMessage) -> None:
+    (frame,) = FrameDecoder(limits.FRAME_BYTES_MAX).feed(encode(frame_of(message, group="default")))
+    assert isinstance(frame, Frame)
+    assert message_of(frame) == message
+
+
+def test_every_raft_message_has_a_row() -> None:
+    assert {row.message for row in PEER_ROWS} == set(typing.get_args(raft.PeerMessage))
+    assert all(MESSAGES[row.kind].header is row.header for row in PEER_ROWS)
+
+
+@pytest.mark.parametrize("row", PEER_ROWS, ids=lambda row: row.kind.name)
+def test_a_header_has_the_fields_of_its_message_and_the_rest_is_the_payload(row: PeerRow) -> None:
+    in_payload = {raft.AppendEntries: {"lines"}, raft.InstallSnapshot: {"data"}}.get(row.message, set())
+    only_in_header = {"lines_count"} if row.message is raft.AppendEntries else set()
+    assert (
+        set(row.header.__struct_fields__) - only_in_header == set(row.message.__struct_fields__) - in_payload
+    )
+    assert MESSAGES[row.kind].subject == f"cluster.<group>.{row.topic}"
+
+
+def test_the_lines_travel_as_the_very_bytes() -> None:
+    sent = [b'{"crc":"00000000","type":"noop"}\n', b"with\ra carriage return\n"]
+    frame = frame_of(
+        raft.AppendEntries("a", "b", 1, prev_index=0, prev_term=0, commit_index=0, lines=sent), group="g1"
+    )
+    assert frame.payload == b"".join(sent)
+    assert frame.subject == "cluster.g1.append"
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"), [(b"no newline", "newline"), (b"a\nb\n", "0 lines are announced, there are 2")]
+)
+def test_lines_that_do_not_fit_their_header_are_refused(payload: bytes, text: str) -> None:
+    frame = frame_of(HEARTBEAT, group="g1")
+    with pytest.raises(ProtocolError, match=text) as error:
+        message_of(Frame(frame.type, header=frame.header, payload=payload))
+    assert error.value.code == "bad_payload"
+
+
+def test_a_chunk_beyond_its_snapshot_is_refused() -> None:
+    chunk = raft.InstallSnapshot("a", "b", 1, 5, 1, "d", total_bytes=10, offset=8, data=b"xyz", crc=0)
+    with pytest.raises(ProtocolError, match="beyond") as error:
+        message_of(frame_of(chunk, group="g1"))
+    assert error.value.code == "bad_payload"
+
+
+def test_a_frame_that_is_no_raft_message_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="SubmitJob is no message of the consensus"):
+        message_of(Frame(MsgType.SUBMIT_JOB))
+
+
+@given(frames(kinds=st.sampled_from([int(row.kind) for row in PEER_ROWS])), bodies)
+def test_any_frame_is_a_raft_message_or_refused(frame: Frame, header: bytes) -> None:
+    frame.header = header
+    try:
+        message = message_of(frame)
+    except ProtocolError:
+        return
+    assert isinstance(message, raft.Message)
