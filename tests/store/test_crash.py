@@ -19,7 +19,7 @@ from rollmq.store.opening import Recovered, StoreOptions
 from tests.sim.sim_disk import PowerCut, SimDisk
 from tests.store.making import LogMaker, new_store, open_store
 
-OPTIONS = StoreOptions(disk_free_bytes_min=0, ballast_bytes=0, keep_history_bytes=6000)
+OPTIONS = StoreOptions(disk_free_bytes_min=0, ballast_bytes=0, keep_history_bytes=2000)
 
 
 class Story:
@@ -91,6 +91,11 @@ class Story:
         if until is not None:
             fold_base(self.disk, until_index=until)
             self.store.drop_history(until)
+
+    def act_until_the_cut(self) -> None:
+        """Until the call at which the power is cut."""
+        while True:
+            self.act()
 
     def crash(self) -> None:
         if self.random.random() < 0.2:
@@ -175,7 +180,7 @@ def test_the_stories_reach_what_they_are_about() -> None:
     """A property over stories in which nothing happens would prove nothing."""
     seen: set[str] = set()
     for seed in range(40):
-        story = live(Random(seed), lives=3, acts=40)
+        story = live(Random(seed), lives=5, acts=80)
         names = story.disk.files()
         seen.update(
             word for word in ("base-", "state-", "torn-", ".jsonl", "gaps") for name in names if word in name
@@ -194,8 +199,7 @@ def test_what_a_start_has_seen_survives_a_power_cut_right_after_it(seed: int) ->
         story.act()
     story.disk.stop_at = story.disk.calls + random.randrange(10)
     with pytest.raises(PowerCut):
-        while True:
-            story.act()
+        story.act_until_the_cut()
     story.disk.kill()
     _, first = open_store(story.disk, OPTIONS)
     story.disk.crash(random)
