@@ -5,6 +5,7 @@ Operators' settings are never forgotten.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -93,15 +94,19 @@ class Clients:
         return client
 
     def restore(self, client: ClientState) -> None:
-        """Take over a client; from a snapshot they come in no particular order of idling."""
+        """Take over a client; from a snapshot the idle ones come in the order of `in_order`."""
         self.by_id[client.client_id] = client
         if client.idle_index:
             self._idle[client.client_id] = None
 
-    def sort_idle(self) -> None:
-        """After loading a snapshot: put the idle ones back into the order in which they fell idle."""
-        order = sorted(self._idle, key=lambda client_id: self.by_id[client_id].idle_index)
-        self._idle = OrderedDict.fromkeys(order)
+    def in_order(self) -> Iterator[ClientState]:
+        """All, for the canonical state: busy ones by id, then idle ones in the order in which they will be
+        forgotten. That order is not idle_index's: `forget_over` puts those that it passes over last."""
+        yield from sorted(
+            (client for client in self.by_id.values() if not client.idle_index),
+            key=lambda client: client.client_id,
+        )
+        yield from (self.by_id[client_id] for client_id in self._idle)
 
     def job_opened(self, client: ClientState) -> None:
         """One more open job."""

@@ -5,7 +5,7 @@
     {"crc":…,"kind":"end","counts":{…},"lines":…}        last
 
 Two replicas that applied the same index give the same bytes. Every section is in an order that follows
-from the log alone (mostly: order of arrival), so nothing is sorted and loading then dumping changes nothing.
+from the log alone, mostly that of arrival, so loading and then dumping changes nothing.
 It knows no files: `store.snapshot` writes and reads these lines.
 """
 
@@ -111,7 +111,7 @@ def _records(machine: Machine) -> Iterator[AnyRecord]:
         yield PipelineRecord(name, confirmed_index)
     for exec_name, submits in machine.paused.items():
         yield PauseRecord(exec_name, submits)
-    for client in machine.clients.by_id.values():
+    for client in machine.clients.in_order():
         yield client.record()
     yield from machine.workers.values()
     for job in machine.jobs.values():
@@ -156,8 +156,9 @@ def load_state(lines: Iterable[bytes], *, is_indexed: bool = True) -> Machine:
 def _take(machine: Machine, record: AnyRecord, line_count: int) -> None:
     """Put one record where it belongs."""
     if isinstance(record, JobRecord):
-        known = machine.is_known(record.id)
-        if known or record.client_id not in machine.clients.by_id:
+        # A dead job's client may have been forgotten; a redrive makes it anew.
+        has_client = record.state == DEAD or record.client_id in machine.clients.by_id
+        if machine.is_known(record.id) or not has_client:
             raise StateDamaged(f"line {line_count}: a job twice or without its client")
         (machine.dead if record.state == DEAD else machine.jobs)[record.id] = job_of(record)
     elif isinstance(record, Finished):
@@ -201,7 +202,6 @@ def _connect(machine: Machine) -> None:
         client.open_count += 1
         job.client_id = client.client_id  # one string for all of a client's jobs
         (inflight if job.state == INFLIGHT else queued).append(job)
-    machine.clients.sort_idle()
     for record in machine.keys.by_scope.values():
         client_of_key = clients.get(record.client_id)
         if client_of_key is None:
