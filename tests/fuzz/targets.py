@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rollmq.core import state as state_lines
 from rollmq.core.events import AnyEvent
 from rollmq.core.line import LineDamaged, decode_line, encode_line, open_line, seal
+from rollmq.core.machine import Machine
 from rollmq.core.segment_digest import header_line
 from rollmq.errors import ProtocolError, StateDamaged
 from rollmq.store.mark import read_mark
@@ -21,6 +23,7 @@ from rollmq.wire.catalog import MESSAGES
 from rollmq.wire.codec import FrameDecoder, Received, encode_frame, header_of, payload_of
 from rollmq.wire.message import Frame, MsgType
 from tests.docs_examples import EXAMPLES, GROUP
+from tests.fuzz.histories import events_of
 from tests.fuzz.memory_disk import disk_of
 
 SEGMENT: Final = "wal/events-1.log"
@@ -133,11 +136,49 @@ def small_files(data: bytes) -> None:
                 read(disk)
 
 
+# --- the state ---------------------------------------------------------------------------------------
+
+
+def state(data: bytes) -> None:
+    """Lines of a state, sealed so that crcs are no wall. What loads can be dumped and loads to the same."""
+    lines = [_maybe_sealed(piece) for piece in data.split(b"\n")]
+    with contextlib.suppress(state_lines.StateDamaged):
+        dumped = list(state_lines.dump_state(state_lines.load_state(lines)))
+        assert list(state_lines.dump_state(state_lines.load_state(dumped))) == dumped
+
+
+def history(data: bytes) -> None:
+    """Three replicas of one history: one runs through, one is restarted from its snapshot at a place that
+    the first byte names, one only folds (it keeps no queues). At every end they have the same bytes."""
+    machine, folding, twin = Machine(), Machine(is_indexed=False), None
+    for number, event in enumerate(events_of(data[1:], machine)):
+        if number == data[0]:
+            dumped = list(state_lines.dump_state(machine))
+            twin = state_lines.load_state(dumped)
+            assert list(state_lines.dump_state(twin)) == dumped
+        for replica in filter(None, (machine, folding, twin)):
+            replica.apply(event)
+    dumped = list(state_lines.dump_state(machine))
+    assert list(state_lines.dump_state(folding)) == dumped
+    assert twin is None or list(state_lines.dump_state(twin)) == dumped
+    assert list(state_lines.dump_state(state_lines.load_state(dumped))) == dumped
+
+
 # --- seeds -------------------------------------------------------------------------------------------
 
 
 def _bodies() -> list[bytes]:
     return [msgspec.json.encode(event) for event in EXAMPLES]
+
+
+def _state_seeds() -> tuple[bytes, ...]:
+    """The states of the story after each of its events."""
+    machine, seeds = Machine(), []
+    for event in EXAMPLES:
+        machine.apply(event)
+        bodies = (b"+" + open_line(line) for line in state_lines.dump_state(machine))
+        seeds.append(b"\n".join(bodies))
+    return tuple(seeds)
 
 
 def _frame_seeds() -> tuple[bytes, ...]:
@@ -152,6 +193,8 @@ TARGETS: Final[Mapping[str, Target]] = {
     "segment": Target(
         segment, (b"\n".join(b"+" + body for body in _bodies()), *(b"+" + body for body in _bodies()[:3]))
     ),
+    "state": Target(state, _state_seeds()),
+    "history": Target(history, (bytes(range(256)), bytes(range(255, 0, -1)), bytes([9, *range(0, 250, 3)]))),
     "small_files": Target(
         small_files, (b'{"term":3,"voted_for":"ab"}', b'{"first":1,"bytes":120,"index":7}', b"{}")
     ),
