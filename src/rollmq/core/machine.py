@@ -122,10 +122,8 @@ class Machine:
         assert event.term >= self.last_term
         assert event.at_us >= self.last_at_us
         self.last_index, self.last_term, self.last_at_us = event.index, event.term, event.at_us
-        if self.queues is not None:
-            due_us = self.queues.next_due_us
-            if due_us is not None and due_us <= event.at_us:
-                self.queues.advance(event.at_us, self.clients.by_id, AGEING_BUDGET_PER_EVENT)
+        if self.queues is not None and self.queues.next_due_us <= event.at_us:
+            self.queues.advance(event.at_us, self.clients.by_id, AGEING_BUDGET_PER_EVENT)
         return self._apply_by_type[type(event)](event)
 
     def counts(self) -> Counts:

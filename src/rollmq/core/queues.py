@@ -11,10 +11,14 @@ It chooses among jobs and knows no workers; `scheduler` brings the two together.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from rollmq.core.job import PRIORITY_MAX, QUEUED, Job
 from rollmq.core.parties import ClientState
 from rollmq.core.timers import Timers
+
+NEVER_US: Final = 1 << 62
+"""Later than anything."""
 
 
 class Lane:
@@ -172,6 +176,8 @@ class Queues:
         )
         """Queued jobs that are given up at a time. The leader takes out what is due, and buries it."""
         self._ageing: Timers[Lane] = Timers(lambda _lane, _due_us: True)
+        self.next_due_us = NEVER_US
+        """When `advance` has something to do next, at the earliest."""
 
     def exec_queue(self, name: str) -> ExecQueue:
         """The exec's queue, made on first sight."""
@@ -190,12 +196,14 @@ class Queues:
     def add(self, job: Job, client: ClientState, now_us: int, *, is_given_back: bool = False) -> None:
         """A job became queued: into its lane, or aside until its delay is over."""
         queue = self.exec_queue(job.exec)
+        job.exec = queue.name  # one string for all its jobs
         queue.queued_count += 1
         if job.expires_at_us:
             self.expiries.push(job.expires_at_us, job)
         if job.place_us > now_us:
             queue.delayed_count += 1
             self._delays.push(job.place_us, job)
+            self.next_due_us = min(self.next_due_us, job.place_us)
             return
         job.since_us = job.place_us
         self._enter(job, queue.lane_for(job.priority, client), is_given_back=is_given_back)
@@ -223,7 +231,9 @@ class Queues:
         lane.turns_left = lane.client.weight
         if not lane.has_timer:
             lane.has_timer = True
-            self._ageing.push(job.since_us + self._ageing_us(), lane)
+            due_us = job.since_us + self._ageing_us()
+            self._ageing.push(due_us, lane)
+            self.next_due_us = min(self.next_due_us, due_us)
         self._activate(lane)
 
     def _activate(self, lane: Lane) -> None:
@@ -300,14 +310,14 @@ class Queues:
 
     # -- time
 
-    @property
-    def next_due_us(self) -> int | None:
-        """When `advance` has something to do next, at the earliest."""
-        dues = [due for due in (self._delays.next_due_us, self._ageing.next_due_us) if due is not None]
-        return min(dues, default=None)
-
     def advance(self, now_us: int, clients: dict[str, ClientState], budget: int) -> int:
         """End delays that are over and raise jobs that have waited long; at most `budget` steps."""
+        budget = self._advance(now_us, clients, budget)
+        dues = (self._delays.next_due_us, self._ageing.next_due_us)
+        self.next_due_us = min((due_us for due_us in dues if due_us is not None), default=NEVER_US)
+        return budget
+
+    def _advance(self, now_us: int, clients: dict[str, ClientState], budget: int) -> int:
         for job in self._delays.pop_due(now_us):
             queue = self.execs[job.exec]
             queue.delayed_count -= 1

@@ -1,0 +1,1 @@
+"""What rollmq costs, each figure beside the machine's own limit in the same run: `make bench`."""
