@@ -14,7 +14,7 @@ from bench.machine_limits import Row, rate
 from rollmq import limits
 from rollmq.core.raft_messages import AppendEntries
 from rollmq.wire.codec import FrameDecoder, encode, encode_frame, encode_header, header_of
-from rollmq.wire.headers import AckJobHeader, AssignJobHeader, SubmitJobHeader
+from rollmq.wire.job_headers import AckJobHeader, AssignJobHeader, SubmitJobHeader
 from rollmq.wire.message import Frame, MsgType
 from rollmq.wire.peer import frame_of, message_of
 from rollmq.wire.readers import read_ack

@@ -108,10 +108,8 @@ def _of_info(info: Any) -> st.SearchStrategy[Any]:
             return st.one_of([_of_info(each) for each in types])
         case inspect.TupleType(item_types=types):
             return st.tuples(*[_of_info(each) for each in types])
-        case inspect.ListType(item_type=item, min_length=low):
-            return st.lists(_of_info(item), min_size=low or 0, max_size=4)
-        case inspect.VarTupleType(item_type=item):
-            return st.lists(_of_info(item), max_size=4).map(tuple)
+        case inspect.VarTupleType(item_type=item, min_length=low):
+            return st.lists(_of_info(item), min_size=low or 0, max_size=4).map(tuple)
         case inspect.DictType():
             return st.dictionaries(texts, texts, max_size=3)
         case inspect.StructType(cls=cls):

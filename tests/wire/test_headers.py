@@ -19,16 +19,8 @@ from rollmq.wire.codec import (
     header_of,
     payload_of,
 )
-from rollmq.wire.headers import (
-    AckJobHeader,
-    AssignJobHeader,
-    BackoffOptions,
-    Header,
-    HeldList,
-    HelloClientHeader,
-    PongHeader,
-    SubmitJobHeader,
-)
+from rollmq.wire.headers import Header, HeldList, HelloClientHeader, PongHeader
+from rollmq.wire.job_headers import AckJobHeader, AssignJobHeader, BackoffOptions, SubmitJobHeader
 from rollmq.wire.message import Frame, MsgType
 from rollmq.wire.readers import (
     assign_subject,

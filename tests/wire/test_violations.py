@@ -10,15 +10,8 @@ from rollmq import limits
 from rollmq.errors import ProtocolError
 from rollmq.wire.codec import FrameDecoder, encode, error_frame, header_of
 from rollmq.wire.error_codes import CODE_ROWS, LIMIT_CODES, ErrorCode, violation
-from rollmq.wire.headers import (
-    AckJobHeader,
-    ErrorHeader,
-    HelloClientHeader,
-    HelloWorkerHeader,
-    ReadLogHeader,
-    StartedHeader,
-    SubmitJobHeader,
-)
+from rollmq.wire.headers import ErrorHeader, HelloClientHeader, HelloWorkerHeader, ReadLogHeader
+from rollmq.wire.job_headers import AckJobHeader, StartedHeader, SubmitJobHeader
 from rollmq.wire.liveness import Due, Liveness, timeout_error
 from rollmq.wire.message import Frame, MsgType
 from rollmq.wire.peer import message_of

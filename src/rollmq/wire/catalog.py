@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rollmq.wire import headers, peer_headers
+from rollmq.wire import headers, job_headers, peer_headers
 from rollmq.wire.message import MsgType
 
 
@@ -28,21 +28,21 @@ class MessageRow(NamedTuple):
 MESSAGES: Final[Mapping[MsgType, MessageRow]] = {
     MsgType.HELLO_CLIENT: MessageRow(headers.HelloClientHeader, headers.HelloAnswerHeader),
     MsgType.HELLO_WORKER: MessageRow(headers.HelloWorkerHeader, headers.HelloAnswerHeader, headers.HeldList),
-    MsgType.SUBMIT_JOB: MessageRow(headers.SubmitJobHeader, subject="job.submit.<exec>"),
-    MsgType.ASSIGN_JOB: MessageRow(headers.AssignJobHeader, subject="job.assign.<exec>.<worker>"),
-    MsgType.ACK_JOB: MessageRow(headers.AckJobHeader),
-    MsgType.CREDIT: MessageRow(headers.CreditHeader),
-    MsgType.RESULT: MessageRow(headers.ResultHeader),
+    MsgType.SUBMIT_JOB: MessageRow(job_headers.SubmitJobHeader, subject="job.submit.<exec>"),
+    MsgType.ASSIGN_JOB: MessageRow(job_headers.AssignJobHeader, subject="job.assign.<exec>.<worker>"),
+    MsgType.ACK_JOB: MessageRow(job_headers.AckJobHeader),
+    MsgType.CREDIT: MessageRow(job_headers.CreditHeader),
+    MsgType.RESULT: MessageRow(job_headers.ResultHeader),
     MsgType.HELLO_OPERATOR: MessageRow(headers.HelloOperatorHeader, headers.HelloAnswerHeader),
     MsgType.QUERY: MessageRow(headers.QueryHeader),
     MsgType.REPLY: MessageRow(headers.ReplyHeader),
     MsgType.READ_LOG: MessageRow(headers.ReadLogHeader),
     MsgType.LOG_CHUNK: MessageRow(headers.LogChunkHeader),
-    MsgType.ACCEPTED: MessageRow(headers.AcceptedHeader),
-    MsgType.STARTED: MessageRow(headers.StartedHeader),
+    MsgType.ACCEPTED: MessageRow(job_headers.AcceptedHeader),
+    MsgType.STARTED: MessageRow(job_headers.StartedHeader),
     MsgType.PING: MessageRow(headers.PingHeader),
     MsgType.PONG: MessageRow(headers.PongHeader),
-    MsgType.CANCEL: MessageRow(headers.CancelHeader),
+    MsgType.CANCEL: MessageRow(job_headers.CancelHeader),
     MsgType.ERROR: MessageRow(headers.ErrorHeader),
     MsgType.GOODBYE: MessageRow(headers.GoodbyeHeader),
     MsgType.NOT_LEADER: MessageRow(headers.NotLeaderHeader),
@@ -57,7 +57,7 @@ MESSAGES: Final[Mapping[MsgType, MessageRow]] = {
     MsgType.INSTALL_SNAP_RESP: MessageRow(
         peer_headers.InstallSnapRespHeader, subject="cluster.<group>.snapshot"
     ),
-    MsgType.ACK_DONE: MessageRow(headers.AckDoneHeader),
+    MsgType.ACK_DONE: MessageRow(job_headers.AckDoneHeader),
     MsgType.LEADER_IS: MessageRow(headers.LeaderIsHeader),
     MsgType.TIMEOUT_NOW: MessageRow(peer_headers.TimeoutNowHeader, subject="cluster.<group>.vote"),
 }

@@ -47,6 +47,7 @@ class RequestVoteHeader(PeerHeader, frozen=True):
     last_index: Number
     """End of the candidate's log."""
     last_term: Number
+    """Its term."""
     pre: bool = False
     """Only asks; changes nothing at the receiver."""
     transfer: bool = False
@@ -59,15 +60,18 @@ class VoteRespHeader(PeerHeader, frozen=True):
     asked_term: Number
     """Term of the request: votes are counted by it."""
     granted: bool
+    """Yes or no."""
     pre: bool = False
+    """As in the request."""
 
 
 class AppendEntriesHeader(PeerHeader, frozen=True):
     """Lines from prev_index + 1 on; without lines a heartbeat. Payload: the lines, end to end."""
 
     prev_index: Number
+    """Index of the entry before the first line."""
     prev_term: Number
-    """Index and term of the entry before the first line."""
+    """Its term."""
     commit_index: Number
     """The leader's."""
     term_runs: tuple[tuple[Number, Number], ...] = ()
@@ -86,11 +90,13 @@ class AppendRespHeader(PeerHeader, frozen=True):
     prev_index: Number
     """Of the request."""
     match_index: Number = 0
+    """How far; computed from the request, never from the length of a log."""
     hint_index: Number = 0
     """Refused: the last index that may be equal."""
     hint_term: Number = 0
     """Refused: its term here."""
     round: Number = 0
+    """Of the request: which heartbeat round it confirms."""
     counts_index: Number = 0
     """Marker that counts belongs to; 0 = none."""
     counts: bytes = b""
@@ -107,25 +113,32 @@ class InstallSnapshotHeader(PeerHeader, frozen=True):
     last_index: Number
     """The last entry that the snapshot contains."""
     last_term: Number
+    """Its term."""
     digest: NameOrNone
     """Of the whole snapshot, hex: the snapshot's id."""
     total_bytes: Number
+    """Of the whole snapshot."""
     offset: Number
     """Where this chunk begins."""
     crc: Number
     """crc32 of the payload."""
     round: Number = 0
+    """Heartbeat round; echoed by the answer."""
 
 
 class InstallSnapRespHeader(PeerHeader, frozen=True):
     """Answers InstallSnapshot: what is durable, and so where to go on."""
 
     last_index: Number
+    """Which snapshot, with digest: as in the request."""
     digest: NameOrNone
+    """As in the request."""
     next_offset: Number
     """Where to go on; total_bytes when complete, 0 to begin anew."""
     installed: bool = False
+    """It is in force: everything up to last_index counts as matched."""
     round: Number = 0
+    """Of the request."""
 
 
 class TimeoutNowHeader(PeerHeader, frozen=True):

@@ -9,7 +9,8 @@ from rollmq.core.subject import ASSIGN_PREFIX, BadSubject, check_pattern, check_
 from rollmq.errors import ProtocolError
 from rollmq.wire.codec import header_of, payload_of
 from rollmq.wire.error_codes import ErrorCode, violation
-from rollmq.wire.headers import AckJobHeader, HeldList, HelloWorkerHeader, SubmitJobHeader
+from rollmq.wire.headers import HeldList, HelloWorkerHeader
+from rollmq.wire.job_headers import AckJobHeader, SubmitJobHeader
 from rollmq.wire.message import Frame, type_name
 
 SUBMIT_PREFIX = "job.submit."
