@@ -16,7 +16,7 @@ import msgspec
 
 from rollmq.core.dedup import KeyRecord
 from rollmq.core.events import FORMAT_VERSION, MACHINE_VERSION, Counts, Members, Settings
-from rollmq.core.job import DEAD, INFLIGHT, Finished, Job, JobRecord, job_of, record_of
+from rollmq.core.job import DEAD, INFLIGHT, PRIORITY_MAX, Finished, Job, JobRecord, job_of, record_of
 from rollmq.core.line import LineDamaged, decode_part, seal
 from rollmq.core.machine import Machine
 from rollmq.core.parties import ClientRecord, ClientState, WorkerRecord
@@ -160,6 +160,10 @@ def _take(machine: Machine, record: AnyRecord, line_count: int) -> None:
         has_client = record.state == DEAD or record.client_id in machine.clients.by_id
         if machine.is_known(record.id) or not has_client:
             raise StateDamaged(f"line {line_count}: a job twice or without its client")
+        if not 0 <= record.priority <= PRIORITY_MAX:
+            raise StateDamaged(
+                f"line {line_count}: priority {record.priority} is not one of 0 to {PRIORITY_MAX}"
+            )
         (machine.dead if record.state == DEAD else machine.jobs)[record.id] = job_of(record)
     elif isinstance(record, Finished):
         if machine.is_known(record.id):
