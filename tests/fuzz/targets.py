@@ -5,7 +5,7 @@ nothing of the fuzzer, so the same functions run under atheris, and on their see
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -140,11 +140,64 @@ def small_files(data: bytes) -> None:
 
 
 def state(data: bytes) -> None:
-    """Lines of a state, sealed so that crcs are no wall. What loads can be dumped and loads to the same."""
-    lines = [_maybe_sealed(piece) for piece in data.split(b"\n")]
+    """A state with fields put wrong: the first byte says which state of the story, then three bytes each
+    say which line, which field, and what is put there. What loads can be dumped and loads to the same."""
+    if not data:
+        return
+    lines = list(STATES[data[0] % len(STATES)])
+    for line, field, value in zip(data[1::3], data[2::3], data[3::3], strict=False):
+        lines[line % len(lines)] = _with_wrong_field(lines[line % len(lines)], field, value)
     with contextlib.suppress(state_lines.StateDamaged):
-        dumped = list(state_lines.dump_state(state_lines.load_state(lines)))
+        dumped = list(state_lines.dump_state(state_lines.load_state(map(seal, lines))))
         assert list(state_lines.dump_state(state_lines.load_state(dumped))) == dumped
+
+
+def _with_wrong_field(body: bytes, field: int, value: int) -> bytes:
+    record = msgspec.json.decode(body)
+    name = (*record, *LEFT_OUT)[field % (len(record) + len(LEFT_OUT))]
+    record[name] = WRONG_VALUES[value % len(WRONG_VALUES)]
+    return msgspec.json.encode(record)
+
+
+def _states() -> Iterator[tuple[bytes, ...]]:
+    machine = Machine()
+    for event in EXAMPLES:
+        machine.apply(event)
+        yield tuple(map(open_line, state_lines.dump_state(machine)))
+
+
+STATES: Final = tuple(_states())
+"""The states of the story after each of its events, as lines that are not sealed yet."""
+LEFT_OUT: Final = (
+    "priority",
+    "state",
+    "weight",
+    "cap",
+    "fence",
+    "idle_index",
+    "key",
+    "place_us",
+    "errors",
+    "life",
+)
+WRONG_VALUES: Final[tuple[object, ...]] = (
+    -1,
+    0,
+    1,
+    77,
+    2**62,
+    0.5,
+    "",
+    "x",
+    "queued",
+    "inflight",
+    "dead",
+    GROUP,
+    None,
+    True,
+    [],
+    {},
+)
 
 
 def history(data: bytes) -> None:
@@ -171,16 +224,6 @@ def _bodies() -> list[bytes]:
     return [msgspec.json.encode(event) for event in EXAMPLES]
 
 
-def _state_seeds() -> tuple[bytes, ...]:
-    """The states of the story after each of its events."""
-    machine, seeds = Machine(), []
-    for event in EXAMPLES:
-        machine.apply(event)
-        bodies = (b"+" + open_line(line) for line in state_lines.dump_state(machine))
-        seeds.append(b"\n".join(bodies))
-    return tuple(seeds)
-
-
 def _frame_seeds() -> tuple[bytes, ...]:
     one_each = [encode_frame(kind, subject="job.submit.a", header=b"{}", payload=b"x") for kind in MsgType]
     hello = encode_frame(MsgType.HELLO_CLIENT, header=b'{"version":1,"client_id":"webshop","cap":5}')
@@ -193,7 +236,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "segment": Target(
         segment, (b"\n".join(b"+" + body for body in _bodies()), *(b"+" + body for body in _bodies()[:3]))
     ),
-    "state": Target(state, _state_seeds()),
+    "state": Target(state, tuple(bytes([number, 1, 7, 3, 2, 30, 3]) for number in range(len(STATES)))),
     "history": Target(history, (bytes(range(256)), bytes(range(255, 0, -1)), bytes([9, *range(0, 250, 3)]))),
     "small_files": Target(
         small_files, (b'{"term":3,"voted_for":"ab"}', b'{"first":1,"bytes":120,"index":7}', b"{}")
