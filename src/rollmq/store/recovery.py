@@ -225,30 +225,33 @@ def _check_mark(disk: Disk, findings: Findings, segments: list[SegmentName], mar
         )
 
 
+def is_torn_tail(scan: SegmentScan, mark: Mark) -> bool:
+    """Whether the first bad line of the newest segment can be what a power cut left of the last batch."""
+    first = scan.damages[0]
+    synced_bytes = mark.bytes if mark.first == scan.first_index else 0
+    return (
+        first.could_be_torn
+        and mark.first <= scan.first_index
+        and first.offset >= synced_bytes
+        and scan.size_bytes - first.offset <= WAL_BATCH_BYTES_MAX
+    )
+
+
 def _judge(disk: Disk, findings: Findings, mark: Mark) -> None:
     """Torn or corrupt? Only the newest file can be torn: a file begins once the one before it is durable."""
     for scan in findings.scans:
         if not scan.damages:
             continue
-        first = scan.damages[0]
         is_newest = scan is findings.scans[-1] and scan.name.startswith(f"{layout.WAL}/")
-        synced_bytes = mark.bytes if mark.first == scan.first_index else 0
-        is_torn = (
-            is_newest
-            and not findings.damages
-            and first.could_be_torn
-            and mark.first <= scan.first_index
-            and first.offset >= synced_bytes
-            and scan.size_bytes - first.offset <= WAL_BATCH_BYTES_MAX
-        )
+        is_torn = is_newest and not findings.damages and is_torn_tail(scan, mark)
         if is_torn:
             index = scan.last_index + 1
             number = max((number for number, _ in layout.torn_copies(disk)), default=0) + 1
             findings.torn = TornTail(
                 name=scan.name,
                 index=index,
-                offset=first.offset,
-                size_bytes=scan.size_bytes - first.offset,
+                offset=scan.good_bytes,
+                size_bytes=scan.size_bytes - scan.good_bytes,
                 copy_name=layout.torn_name(index, number),
             )
         else:

@@ -125,12 +125,12 @@ class Blocks:
         return block
 
 
-def read_header(line: bytes, *, group: str, first_index: int) -> str | None:
+def read_header(line: bytes, *, group: str | None, first_index: int) -> str | None:
     """What is wrong with a header that is whole, if anything. Raises LineDamaged if it is not."""
     header: SegmentHeader = decode_part(line, _header_decoder)
     if header.format_version != FORMAT_VERSION:
         return f"the header names format version {header.format_version}, this release reads {FORMAT_VERSION}"
-    if header.group != group:
+    if group is not None and header.group != group:
         return f"the header names the group {header.group or 'none'}, this node is of {group or 'none'}"
     if header.first_index != first_index:
         return f"the header names {header.first_index} as its first entry, the file's name {first_index}"
@@ -140,7 +140,7 @@ def read_header(line: bytes, *, group: str, first_index: int) -> str | None:
 class _Scanner:
     """Checks one line after the other; keeps what must not fall or jump."""
 
-    def __init__(self, scan: SegmentScan, group: str) -> None:
+    def __init__(self, scan: SegmentScan, group: str | None) -> None:
         self.scan = scan
         self._group = group
         self._offset = 0
@@ -224,13 +224,14 @@ def scan_segment(
     disk: Disk,
     name: str,
     *,
-    group: str,
+    group: str | None,
     first_index: int,
     last_term: int = 0,
     last_at_us: int = 0,
     visit: Callable[[AnyEvent, bytes], None] | None = None,
 ) -> SegmentScan:
-    """Read and check every line of a segment. `visit` gets each sound line, also behind damage.
+    """Read and check every line of a segment. `visit` gets each sound line, also behind damage. Without a
+    `group` the header's is not compared.
 
     A file that cannot be read is damaged where reading failed.
     """
