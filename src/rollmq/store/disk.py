@@ -172,7 +172,7 @@ class GuardedDisk:
     """A disk on which the first failed change is the last.
 
     After a failed fsync the kernel may have dropped the pages and may report success the next time, so
-    a retry would believe what is not there (ANCHORS 5, pitfall 5). Whoever uses it afterwards, in
+    a retry would believe what is not there (pitfall 5). Whoever uses it afterwards, in
     whatever call, gets the same StoreFailed. A failed read changes nothing and passes as an OSError.
     """
 

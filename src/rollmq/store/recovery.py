@@ -2,7 +2,7 @@
 
     newest sound snapshot, then the log after it; a torn tail is to be cut, anything else is damage
 
-`inspect` only reads. It tells torn from corrupt (SPEC section 3, rule 7): a bad line behind the mark, so
+`inspect` only reads. It tells torn from corrupt (rule 7): a bad line behind the mark, so
 near the end that one batch reaches it, in the newest file, is torn; every other one had been synced.
 `repair` makes the changes that `inspect` found to be needed, and is never called when there is damage.
 """

@@ -1,6 +1,6 @@
 """A small file of one sealed JSON line, replaced as a whole or not at all.
 
-    write beside, fsync, rename, fsync the folder (ANCHORS 5, pitfall 2)
+    write beside, fsync, rename, fsync the folder (pitfall 2)
 
 It knows nothing of what the line says.
 """

@@ -1,6 +1,6 @@
 """Files that hold the whole state: snapshots, and the base that a shortened history goes on from.
 
-    write beside, fsync, rename, fsync the folder; only then may anything older go (ANCHORS 5, pitfall 28)
+    write beside, fsync, rename, fsync the folder; only then may anything older go (pitfall 28)
 
 The lines are the machine's own (`core.state`); this module moves them to and from disk and finds damage.
 """
