@@ -234,6 +234,11 @@ def _is_main_or_typing_guard(node: ast.stmt) -> bool:
     return "__name__" in test or "TYPE_CHECKING" in test or "sys.platform" in test or "sys.version" in test
 
 
+def _adds_command(node: ast.Expr) -> bool:
+    """`main.add_command(log)`: how a command group of this very module gets its members."""
+    return isinstance(node.value, ast.Call) and _callee(node.value.func) == "add_command"
+
+
 def module_state_violations(tree: ast.Module) -> Iterator[Violation]:
     """Module-level state that can change, and statements that make an import have an effect."""
     harmless = (
@@ -242,7 +247,7 @@ def module_state_violations(tree: ast.Module) -> Iterator[Violation]:
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             yield from _assignment_violations(node)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        elif isinstance(node, ast.Expr) and (isinstance(node.value, ast.Constant) or _adds_command(node)):
             continue  # a docstring, also of the name above it
         elif not isinstance(node, harmless) and not _is_main_or_typing_guard(node):
             yield Violation(node.lineno, "a statement that runs at import")
@@ -253,7 +258,7 @@ def module_state_violations(tree: ast.Module) -> Iterator[Violation]:
 
 def _does_nothing(node: ast.stmt) -> bool:
     is_constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return is_constant or isinstance(node, ast.Pass | ast.Continue | ast.Break)
+    return is_constant or isinstance(node, ast.Pass | ast.Continue)
 
 
 def except_violations(tree: ast.AST) -> Iterator[Violation]:
