@@ -4,13 +4,15 @@ May run beside the writer, in another thread: it opens files by name for each ca
 was durable when it looked. It checks every line and never serves a damaged one.
 """
 
+import contextlib
+
 from rollmq.core.line import LineDamaged, decode_line, open_line
 from rollmq.errors import EntriesGone, WalCorrupt
 from rollmq.limits import DISK_BLOCK_BYTES, SEALED_READERS_MAX, SPARSE_EVERY_BYTES
 from rollmq.store.disk import Disk
 from rollmq.store.layout import SegmentName
 from rollmq.store.segment import Blocks, SparseOffsets
-from rollmq.store.wal import OpenSegment, Wal
+from rollmq.store.wal import Wal
 
 
 class LogReader:
@@ -42,20 +44,20 @@ class LogReader:
             return []
         for _ in range(2):
             # A segment may be sealed between the look and the open: then its name is found the second time.
-            for segment in reversed(tuple(self._wal.segments)):
-                if segment.first_index <= first < segment.next_index:
-                    try:
-                        return self._read_open(segment, first, bytes_max)
-                    except FileNotFoundError:
-                        break
-            for name in reversed(tuple(self._wal.sealed)):
-                if name.first_index <= first <= (name.last_index or 0):
-                    return self._read_sealed(name, first, bytes_max)
+            with contextlib.suppress(FileNotFoundError):
+                if (lines := self._find_lines(first, bytes_max)) is not None:
+                    return lines
         raise EntriesGone(index=first, first_index=self.first_index, next_index=next_index)
 
-    def _read_open(self, segment: OpenSegment, first: int, bytes_max: int) -> list[bytes]:
-        at, offset = segment.offsets.before(first)
-        return self._read(segment.name, first, at, offset, segment.size_bytes, bytes_max)
+    def _find_lines(self, first: int, bytes_max: int) -> list[bytes] | None:
+        for segment in reversed(tuple(self._wal.segments)):
+            if segment.first_index <= first < segment.next_index:
+                at, offset = segment.offsets.before(first)
+                return self._read(segment.name, first, at, offset, segment.size_bytes, bytes_max)
+        for name in reversed(tuple(self._wal.sealed)):
+            if name.first_index <= first <= (name.last_index or 0):
+                return self._read_sealed(name, first, bytes_max)
+        return None
 
     def _read_sealed(self, name: SegmentName, first: int, bytes_max: int) -> list[bytes]:
         offsets = self._offsets.pop(name.name, None) or self._build_offsets(name)
@@ -77,6 +79,8 @@ class LogReader:
                     offsets.add(index + 1, offset + newline + 1)
                 index += block.count(b"\n")
                 offset += len(block)
+        except OSError as error:
+            raise self._not_given(name.name, error) from error
         finally:
             file.close()
         return offsets
@@ -97,9 +101,15 @@ class LogReader:
                     if lines and size_bytes > bytes_max:
                         return self._checked(name, lines, first)
                     lines.append(piece + b"\n")
+        except OSError as error:
+            raise self._not_given(name, error) from error
         finally:
             file.close()
         return self._checked(name, lines, first)
+
+    def _not_given(self, name: str, error: OSError) -> WalCorrupt:
+        reason = f"the disk does not give it: {error.strerror or error}"
+        return WalCorrupt(path=self._disk.path_of(name), line=0, reason=reason)
 
     def _checked(self, name: str, lines: list[bytes], first: int) -> list[bytes]:
         at = first
