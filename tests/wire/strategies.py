@@ -6,7 +6,6 @@ import msgspec
 from hypothesis import strategies as st
 
 from rollmq.wire.codec import FrameDecoder, Received, encode
-from rollmq.wire.headers import Header
 from rollmq.wire.message import Frame, MsgType
 
 FRAME_BYTES_MAX = 4096
@@ -75,7 +74,7 @@ def plain(items: list[Received]) -> list[object]:
     ]
 
 
-def header_values(kind: type[Header]) -> st.SearchStrategy[Any]:
+def header_values(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     """Headers of one type within its bounds, read from the type itself."""
     return st.builds(kind, **{field.name: _values(field.type) for field in msgspec.structs.fields(kind)})
 

@@ -2,6 +2,7 @@
 
 import typing
 import zlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,14 +18,18 @@ from rollmq.wire.peer import PEER_ROWS, PeerRow, frame_of, message_of
 from tests.wire.strategies import bodies, frames, numbers
 
 ids = st.text("0123456789abcdef", min_size=32, max_size=32)
-base = {"source": ids, "target": ids, "term": numbers}
+base: dict[str, st.SearchStrategy[Any]] = {"source": ids, "target": ids, "term": numbers}
 lines = st.binary(max_size=40).map(lambda body: body.replace(b"\n", b"") + b"\n")
+
+
+def _drawn(draw: st.DrawFn) -> dict[str, Any]:
+    return {name: draw(each) for name, each in base.items()}
 
 
 @st.composite
 def appends(draw: st.DrawFn) -> raft.AppendEntries:
     return raft.AppendEntries(
-        **{name: draw(each) for name, each in base.items()},
+        **_drawn(draw),
         prev_index=draw(numbers),
         prev_term=draw(numbers),
         commit_index=draw(numbers),
@@ -39,7 +44,7 @@ def chunks(draw: st.DrawFn) -> raft.InstallSnapshot:
     data = draw(st.binary(max_size=60))
     offset, rest = draw(st.integers(0, 1000)), draw(st.integers(0, 1000))
     return raft.InstallSnapshot(
-        **{name: draw(each) for name, each in base.items()},
+        **_drawn(draw),
         last_index=draw(numbers),
         last_term=draw(numbers),
         digest=draw(st.text("0123456789abcdef", min_size=64, max_size=64)),
