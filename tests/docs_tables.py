@@ -3,8 +3,9 @@
     python -m tests.docs_tables              say which pages are out of date, and exit 1 if any is
     python -m tests.docs_tables --rewrite    write them
 
-docs/errors.md and docs/limits.md are made whole; in docs/log-format.md only the part between the two
-marks is. A limit without a reason, or an event without an example, is refused here.
+docs/errors.md and docs/limits.md are made whole; in docs/log-format.md and docs/operations.md only what
+stands between marks is (docs_outputs runs the commands). A limit without a reason, or an event without an
+example, is refused here.
 """
 
 import ast
@@ -23,6 +24,7 @@ from rollmq import errors, limits
 from rollmq.core import events
 from rollmq.core.line import encode_line
 from tests.docs_examples import EXAMPLES
+from tests.docs_outputs import with_outputs
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EVENTS_BEGIN = "<!-- begin: events, written by python -m tests.docs_tables --rewrite -->"
@@ -43,11 +45,12 @@ def main() -> int:
 
 def pages() -> dict[Path, str]:
     """Every made page as it should be."""
-    log_format = DOCS / "log-format.md"
+    log_format, operations = DOCS / "log-format.md", DOCS / "operations.md"
     return {
         DOCS / "errors.md": errors_page(),
         DOCS / "limits.md": limits_page(),
-        log_format: with_events(_current(log_format)),
+        log_format: with_outputs(with_events(_current(log_format))),
+        operations: with_outputs(_current(operations)),
     }
 
 
