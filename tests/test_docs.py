@@ -3,7 +3,6 @@
 import re
 import typing
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
@@ -43,9 +42,9 @@ def _is_documented(word: str, page: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", page) is not None
 
 
-@pytest.mark.parametrize("path", docs_tables.pages(), ids=lambda path: path.name)
-def test_the_made_pages_are_current(path: Path) -> None:
-    assert path.read_text() == docs_tables.pages()[path], RENEW
+@pytest.mark.parametrize("name", ["errors.md", "limits.md", "log-format.md", "operations.md"])
+def test_the_made_pages_are_current(name: str) -> None:
+    assert (DOCS / name).read_text() == docs_tables.pages()[DOCS / name], RENEW
 
 
 def test_every_event_type_has_a_literal_line_that_decodes() -> None:
