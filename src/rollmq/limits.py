@@ -137,6 +137,8 @@ TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of written and committed lines kept in memory, so that a follower's short absence costs no disk reads."""
 
 # Submits
+HEADER_VALUE_CHARS_MAX: Final = 4_096
+"""Of one of a job's own headers, name or value: labels and trace context, not data."""
 TIMEOUT_MAX_US: Final = 366 * 86_400_000_000
 """A year: longer is a mistake of units."""
 TRIES_MAX_MAX: Final = 1_000
@@ -149,6 +151,8 @@ WORKER_SILENT_MAX_US: Final = 15_000_000
 """Three pings missed: a worker's connection has a thread of its own, so silence is not load."""
 WORKER_GRACE_US: Final = 5_000_000
 """After a broken connection: time for the same instance to come back with what it holds."""
+RECLAIM_GRACE_US: Final = 5_000_000
+"""The least that a reclaimed attempt has left: its outcome may be on the way already."""
 LEADER_GRACE_US: Final = 20_000_000
 """After a failover: time for the workers to find the new leader."""
 UNSTARTED_MAX_US: Final = 60_000_000

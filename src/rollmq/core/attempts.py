@@ -21,10 +21,18 @@ from rollmq.core.events import (
     WorkerDownRequeue,
 )
 from rollmq.core.inflight import is_current, may_ack_late
-from rollmq.core.job import INFLIGHT, Job
-from rollmq.core.machine import GONE
+from rollmq.core.job import BY_FAILURE, DONE, INFLIGHT, QUEUED, Job
+from rollmq.core.machine import GONE, LOST_ERROR, TIMEOUT_ERROR
+from rollmq.core.sanity import as_number, as_text, is_number, is_text
 from rollmq.core.scheduler import Choice
-from rollmq.limits import TIMEOUT_MAX_US
+from rollmq.limits import (
+    ERROR_DETAIL_BYTES_MAX,
+    ERROR_TEXT_CHARS_MAX,
+    ID_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    RECLAIM_GRACE_US,
+    TIMEOUT_MAX_US,
+)
 
 # What a failed handler asks for.
 RETRY: Final = "retry"
@@ -37,6 +45,10 @@ STARTS_USED_UP: Final = "starts"
 REJECTED: Final = "rejected"
 EXPIRED: Final = "expired"
 POISON: Final = "poison"
+
+EXPIRED_ERROR: Final = "Expired"
+LEADERS_ERRORS: Final = frozenset({TIMEOUT_ERROR, LOST_ERROR, EXPIRED_ERROR})
+"""Error types that no handler reported."""
 
 DLQ_DROP_BATCH: Final = 100
 """Dead letters dropped by one event when the DLQ is over its bound."""
@@ -101,7 +113,8 @@ class Attempts:
         if job is None or not is_current(job, fence) or job.worker_id != worker_id or job.is_started:
             return
         job.is_started = True
-        job.deadline_us = self._desk.now_us + (timeout_of(job) if left_us is None else left_us)
+        given_us = timeout_of(job) if left_us is None else max(left_us, RECLAIM_GRACE_US)
+        job.deadline_us = self._desk.now_us + given_us
         self.started.setdefault(worker_id, {})[job.id] = job
 
     def extend(self, worker_id: str, job_id: str, fence: Fence, by_us: int) -> bool:
@@ -119,17 +132,32 @@ class Attempts:
         """An ack or a failure. What counts becomes an event; a repeated or late one only gets its answer."""
         desk = self._desk
         job = desk.machine.jobs.get(outcome.job_id)
-        if job is not None and is_current(job, outcome.fence):
-            index = self._end_as_told(job, outcome)
+        is_holder = job is not None and job.worker_id == worker_id
+        if job is not None and is_holder and is_current(job, outcome.fence):
+            index = self._end_as_told(job, sanitized(outcome))
             desk.say(AckDone(index, worker_id, outcome.job_id, outcome.fence, is_late=False))
-        elif job is not None and outcome.is_ok and may_ack_late(job, outcome.fence):
-            index = self._ack(job, outcome, tries=max(job.tries, 1))
+        elif job is not None and is_holder and outcome.is_ok and may_ack_late(job, outcome.fence):
+            index = self._ack(job, sanitized(outcome), tries=max(job.tries, 1))
             desk.say(AckDone(index, worker_id, outcome.job_id, outcome.fence, is_late=False))
         else:
-            finished = desk.machine.finished.by_id.get(outcome.job_id)
-            is_repeat = finished is not None and finished.fence == outcome.fence and outcome.is_ok
-            done = AckDone(desk.last_index, worker_id, outcome.job_id, outcome.fence, is_late=not is_repeat)
+            is_late = not self._was_counted(outcome)
+            done = AckDone(desk.last_index, worker_id, outcome.job_id, outcome.fence, is_late=is_late)
             desk.say(done)
+
+    def _was_counted(self, outcome: Outcome) -> bool:
+        """Whether this very outcome was counted before, as far as the state can still tell: once a newer
+        attempt has begun, a repeated failure looks like a late one. Neither changes anything."""
+        machine = self._desk.machine
+        if outcome.is_ok:
+            finished = machine.finished.by_id.get(outcome.job_id)
+            return finished is not None and finished.state == DONE and finished.fence == outcome.fence
+        job = machine.jobs.get(outcome.job_id)
+        if job is not None:
+            return job.state == QUEUED and job.fence == outcome.fence and job.ended_by == BY_FAILURE
+        dead = machine.dead.get(outcome.job_id)
+        if dead is None or dead.fence != outcome.fence or not dead.errors:
+            return False
+        return dead.errors[-1].attempt == dead.attempt and dead.errors[-1].type not in LEADERS_ERRORS
 
     def _end_as_told(self, job: Job, outcome: Outcome) -> int:
         """End the current attempt as its worker says; the index of the event."""
@@ -201,7 +229,7 @@ class Attempts:
                 reason,
                 tries=tries,
                 is_started=True,
-                error=("Timeout", "the handler ran over its time", ""),
+                error=(TIMEOUT_ERROR, "the handler ran over its time", ""),
             )
         else:
             self.forget(job)
@@ -225,12 +253,14 @@ class Attempts:
         if reason is None:
             self._worker_down(job, GONE, is_started=True)
         else:
-            error = ("WorkerLost", f"{worker_id} went away while it ran", "")
+            error = (LOST_ERROR, f"{worker_id} went away while it ran", "")
             self._bury(job, reason, tries=tries, is_started=True, error=error)
 
     def expire(self, job: Job) -> None:
         """It was not started by the time after which nobody wants it."""
-        self._bury(job, EXPIRED, tries=job.tries, is_started=False, error=("Expired", "not run in time", ""))
+        self._bury(
+            job, EXPIRED, tries=job.tries, is_started=False, error=(EXPIRED_ERROR, "not run in time", "")
+        )
 
     def _worker_down(self, job: Job, reason: str, *, is_started: bool) -> None:
         desk, worker_id = self._desk, self.forget(job)
@@ -318,7 +348,39 @@ class Attempts:
 
 def timeout_of(job: Job) -> int:
     """How long the next or current try may run: it grows by the job's factor with every try."""
-    return int(job.timeout_us * job.timeout_factor**job.tries)
+    return min(int(job.timeout_us * job.timeout_factor ** min(job.tries, 64)), TIMEOUT_MAX_US)
+
+
+def sanitized(outcome: Outcome) -> Outcome:
+    """The outcome with everything brought within bounds: a worker that says too much has still answered."""
+    if outcome.is_ok and len(outcome.result) <= PAYLOAD_BYTES_MAX and _is_plain(outcome):
+        return outcome
+    if outcome.is_ok and len(outcome.result) > PAYLOAD_BYTES_MAX:
+        size = len(outcome.result)
+        return Outcome(
+            outcome.job_id,
+            outcome.fence,
+            is_ok=False,
+            run_us=as_number(outcome.run_us),
+            error_type="ResultTooLarge",
+            error_message=f"the result has {size:,} bytes, at most {PAYLOAD_BYTES_MAX:,} are allowed",
+            wants=REJECT,
+        )
+    return msgspec.structs.replace(
+        outcome,
+        run_us=as_number(outcome.run_us),
+        content_type=as_text(outcome.content_type, ID_CHARS_MAX),
+        key_id=as_text(outcome.key_id, ID_CHARS_MAX),
+        error_type=as_text(outcome.error_type, ID_CHARS_MAX),
+        error_message=as_text(outcome.error_message, ERROR_TEXT_CHARS_MAX),
+        error_detail=as_text(outcome.error_detail, ERROR_DETAIL_BYTES_MAX),
+    )
+
+
+def _is_plain(outcome: Outcome) -> bool:
+    """Nothing in a success needs to be cut: the usual case, and the one that must be cheap."""
+    is_timed = outcome.run_us is None or is_number(outcome.run_us)
+    return is_timed and is_text(outcome.content_type, ID_CHARS_MAX) and is_text(outcome.key_id, ID_CHARS_MAX)
 
 
 def backoff_us(backoff: Backoff, tries: int, jitter: float) -> int:

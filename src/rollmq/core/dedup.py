@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from rollmq.core.events import Settings
 from rollmq.core.job import Finished
-from rollmq.core.record import Record
+from rollmq.core.record import NO_BYTES, Record
 
 EVICT_BY_AGE_MAX: Final = 8
 """How many are evicted for their age at one entry, so that a quiet day's end is no long pause."""
@@ -98,7 +98,7 @@ class FinishedJobs:
     def _drop_result(self, finished: Finished) -> None:
         self.results_bytes -= len(finished.result)
         assert self.results_bytes >= 0
-        finished.result = b""
+        finished.result = NO_BYTES
         finished.is_result_dropped = True
 
     def _forget(self, finished: Finished) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from rollmq.core.desk import Desk
 from rollmq.core.events import Fence
-from rollmq.core.job import BY_FAILURE, BY_TIMEOUT, INFLIGHT, Job
+from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_TIMEOUT, INFLIGHT, Job
 from rollmq.core.subject import ASSIGN_PREFIX
 from rollmq.limits import EXPLAIN_WALK_MAX
 
@@ -56,6 +56,8 @@ def _why_waiting(desk: Desk, job: Job) -> tuple[str, str, int]:
                 f"try {job.tries} of {job.tries_max} failed; it waits for the next",
                 job.place_us,
             )
+        if job.ended_by == BY_SNOOZE:
+            return "snoozed", "its handler asked to be run again later", job.place_us
         return "delayed", "its submitter asked for a later start", job.place_us
     routes = desk.scheduler.reach(job.exec)
     if routes.worker_count == 0:

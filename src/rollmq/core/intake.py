@@ -10,14 +10,17 @@ from rollmq.core.effects import Accepted, Refused
 from rollmq.core.events import Backoff, Client, Enqueue
 from rollmq.core.job import PRIORITY_MAX
 from rollmq.core.parties import WEIGHT_MAX
+from rollmq.core.sanity import is_number, is_text
 from rollmq.core.subject import BadSubject, check_subject
 from rollmq.limits import (
+    HEADER_VALUE_CHARS_MAX,
     ID_AHEAD_MAX_US,
     ID_CHARS_MAX,
     KEY_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
     TIMEOUT_MAX_US,
     TRIES_MAX_MAX,
+    USER_HEADERS_MAX,
 )
 
 HEX_DIGITS: Final = frozenset("0123456789abcdef")
@@ -67,9 +70,9 @@ class Intake:
 
     def hello(self, client_id: str, wish: Wish) -> str | None:
         """A client connected. Returns why not, or null. Nothing is written before its first submit."""
-        if not 0 < len(client_id) <= ID_CHARS_MAX:
+        if not client_id or not is_text(client_id, ID_CHARS_MAX):
             return f"a client id has 1 to {ID_CHARS_MAX} characters"
-        if wish.cap < 0 or not 1 <= wish.weight <= WEIGHT_MAX:
+        if not is_number(wish.cap) or not 1 <= wish.weight <= WEIGHT_MAX:
             return f"a cap is 0 (the group's default) or more, a weight 1 to {WEIGHT_MAX}"
         if wish != NO_WISH:
             self._wishes[client_id] = wish
@@ -82,7 +85,12 @@ class Intake:
     def submit(self, submit: Submit, to: object) -> None:
         """Accept a job, repeat an earlier answer, or refuse. The answer waits for its entry's commit."""
         desk, machine = self._desk, self._desk.machine
-        if machine.is_known(submit.job_id):
+        owner = machine.client_of(submit.job_id)
+        if owner is not None and owner != submit.client_id:
+            text = "this id belongs to another client's job; ids are drawn at random, draw another"
+            desk.say(Refused(desk.last_index, to, submit.job_id, "bad_job", text))
+            return
+        if owner is not None:
             desk.say(Accepted(desk.last_index, to, submit.job_id, submit.job_id))
             return
         refusal = self._reason_against(submit, to)
@@ -197,10 +205,23 @@ def problem_of(submit: Submit) -> tuple[str, str] | None:
         )
     if len(submit.job_id) != ID_DIGITS or not HEX_DIGITS.issuperset(submit.job_id):
         return "bad_job", f"a job id is {ID_DIGITS} lower-case hex digits (a UUIDv7)"
-    if not 0 < len(submit.client_id) <= ID_CHARS_MAX:
+    if not submit.client_id or not is_text(submit.client_id, ID_CHARS_MAX):
         return "bad_job", f"a client id has 1 to {ID_CHARS_MAX} characters"
-    if len(submit.key) > KEY_CHARS_MAX:
+    if not is_text(submit.key, KEY_CHARS_MAX):
         return "bad_job", f"a key has at most {KEY_CHARS_MAX} characters"
+    if submit.key and not submit.content_digest:
+        return "bad_job", "a keyed job needs its content's digest, so that a repeat can be compared"
+    if not all(
+        is_text(text, ID_CHARS_MAX) for text in (submit.content_type, submit.content_digest, submit.key_id)
+    ):
+        return "bad_job", f"content type, content digest and key id have at most {ID_CHARS_MAX} characters"
+    if submit.headers is not None and not _are_headers(submit.headers):
+        return (
+            "bad_job",
+            f"headers are at most {USER_HEADERS_MAX}, each of {HEADER_VALUE_CHARS_MAX} characters",
+        )
+    if not is_number(submit.not_before_us) or not is_number(submit.expires_at_us):
+        return "bad_job", "not_before_us and expires_at_us are microseconds since 1970"
     if not 0 <= submit.priority <= PRIORITY_MAX:
         return "bad_job", f"priority is 0 to {PRIORITY_MAX}"
     if not 1 <= submit.tries_max <= TRIES_MAX_MAX:
@@ -214,6 +235,12 @@ def problem_of(submit: Submit) -> tuple[str, str] | None:
     except BadSubject as error:
         return "bad_job", f"exec {error}"
     return None
+
+
+def _are_headers(headers: dict[str, str]) -> bool:
+    return len(headers) <= USER_HEADERS_MAX and all(
+        is_text(text, HEADER_VALUE_CHARS_MAX) for pair in headers.items() for text in pair
+    )
 
 
 def _is_sane(backoff: Backoff | None) -> bool:

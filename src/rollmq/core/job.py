@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Optional
 import msgspec
 
 from rollmq.core.events import Backoff, Fence
-from rollmq.core.record import Record
+from rollmq.core.record import NO_BYTES, Record
 
 if TYPE_CHECKING:
     from rollmq.core.queues import Lane
@@ -32,6 +32,7 @@ DEAD: Final = "dead"
 BY_TIMEOUT: Final = "timeout"
 BY_LOSS: Final = "lost"
 BY_FAILURE: Final = "failed"
+BY_SNOOZE: Final = "snoozed"
 BY_RETURN: Final = "returned"
 LATE_ACK_AFTER: Final = frozenset({BY_TIMEOUT, BY_LOSS})
 AVOID_WORKER_AFTER: Final = frozenset({BY_TIMEOUT, BY_FAILURE})
@@ -62,7 +63,7 @@ class JobRecord(Record, tag="job"):
     exec: str
     enqueued_index: int
     enqueued_us: int
-    payload: bytes = b""
+    payload: bytes = NO_BYTES
     content_type: str = ""
     content_digest: str = ""
     key_id: str = ""
@@ -130,7 +131,7 @@ class Finished(Record, tag="finished"):
     ended_us: int
     tries: int = 0
     life: int = 1
-    result: bytes = b""
+    result: bytes = NO_BYTES
     content_type: str = ""
     key_id: str = ""
     is_result_dropped: bool = False

@@ -15,6 +15,7 @@ from rollmq.core.effects import AskedBack, AttemptVoid
 from rollmq.core.events import Fence, Worker
 from rollmq.core.inflight import is_current
 from rollmq.core.job import Job
+from rollmq.core.sanity import is_text
 from rollmq.core.scheduler import WorkerSlot
 from rollmq.core.subject import BadSubject, check_pattern
 from rollmq.limits import (
@@ -253,6 +254,9 @@ def _problem_of(hello: Hello) -> str | None:
         return f"hands are 1 to {WORKER_HANDS_MAX}, credit 0 to {WORKER_HELD_MAX}"
     if not 1 <= len(hello.patterns) <= WORKER_PATTERNS_MAX:
         return f"a worker has 1 to {WORKER_PATTERNS_MAX} subject patterns"
+    texts = hello.worker_id, hello.instance, hello.host, hello.release
+    if not all(is_text(text, ID_CHARS_MAX) for text in texts):
+        return f"worker id, instance, host and release have at most {ID_CHARS_MAX} characters"
     try:
         for pattern in hello.patterns:
             check_pattern(pattern)

@@ -6,7 +6,7 @@ byte (`state_lines`). What the leader decides, and why, is in `leader`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from rollmq.core.dedup import FinishedJobs, KeyRecord, Keys
 from rollmq.core.events import (
@@ -39,6 +39,7 @@ from rollmq.core.job import (
     BY_FAILURE,
     BY_LOSS,
     BY_RETURN,
+    BY_SNOOZE,
     BY_TIMEOUT,
     CANCELLED,
     DEAD,
@@ -52,9 +53,12 @@ from rollmq.core.job import (
 )
 from rollmq.core.parties import Clients, ClientState, WorkerRecord
 from rollmq.core.queues import Queues
+from rollmq.core.record import NO_BYTES
 from rollmq.limits import AGEING_BUDGET_PER_EVENT
 
-GONE = "gone"
+TIMEOUT_ERROR: Final = "Timeout"
+LOST_ERROR: Final = "WorkerLost"
+GONE: Final = "gone"
 """The one reason of a worker_down_requeue that says the worker died; with the others it lives."""
 
 
@@ -144,6 +148,11 @@ class Machine:
         """Whether the id belongs to an open, dead or remembered finished job."""
         return job_id in self.jobs or job_id in self.dead or job_id in self.finished.by_id
 
+    def client_of(self, job_id: str) -> str | None:
+        """Whose job an id is; null when it is not known."""
+        known = self.jobs.get(job_id) or self.dead.get(job_id) or self.finished.by_id.get(job_id)
+        return known.client_id if known is not None else None
+
     # -- accepting and assigning
 
     def _enqueue(self, event: Enqueue) -> Job | None:
@@ -157,7 +166,7 @@ class Machine:
             event.exec,
             event.index,
             event.at_us,
-            event.payload,
+            event.payload or NO_BYTES,
             event.content_type,
             event.content_digest,
             event.key_id,
@@ -225,7 +234,7 @@ class Machine:
         job.tries = max(job.tries, event.tries)
         finished = Finished(
             job.id, job.client_id, job.exec, DONE, event.at_us, job.tries, job.life,
-            event.result, event.content_type, event.key_id, fence=event.fence,
+            event.result or NO_BYTES, event.content_type, event.key_id, fence=event.fence,
         )  # fmt: skip
         self._close(job, finished)
         return job
@@ -236,14 +245,15 @@ class Machine:
             return None
         if event.counted:
             self._remember_error(job, event, event.error_type, event.error_message, event.error_detail)
-        self._requeue(job, event, BY_FAILURE, event.not_before_us)
+        ended_by = BY_FAILURE if event.counted else BY_SNOOZE
+        self._requeue(job, event, ended_by, event.not_before_us)
         return job
 
     def _timeout_requeue(self, event: TimeoutRequeue) -> Job | None:
         job = self._ending(event)
         if job is None:
             return None
-        self._remember_error(job, event, "Timeout", "the handler ran over its time", "")
+        self._remember_error(job, event, TIMEOUT_ERROR, "the handler ran over its time", "")
         self._requeue(job, event, BY_TIMEOUT, event.not_before_us)
         return job
 
@@ -254,7 +264,7 @@ class Machine:
         is_gone = event.reason == GONE
         if is_gone and event.started:
             job.crashes += 1
-            self._remember_error(job, event, "WorkerLost", f"{event.worker_id} went away while it ran", "")
+            self._remember_error(job, event, LOST_ERROR, f"{event.worker_id} went away while it ran", "")
         self._requeue(job, event, BY_LOSS if is_gone else BY_RETURN, 0, keeps_place=not event.started)
         return job
 

@@ -12,8 +12,9 @@ from rollmq.core.effects import Answer, AttemptVoid, Ended
 from rollmq.core.events import Cancel, Client, Drop, Pause, Pipeline, Redrive, Resume, Settings
 from rollmq.core.job import INFLIGHT
 from rollmq.core.parties import WEIGHT_MAX
+from rollmq.core.sanity import as_text, is_number, is_text
 from rollmq.core.subject import BadSubject, check_subject
-from rollmq.limits import REDRIVE_JOBS_MAX
+from rollmq.limits import ERROR_TEXT_CHARS_MAX, ID_CHARS_MAX, REDRIVE_JOBS_MAX
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
@@ -47,8 +48,7 @@ class Operate:
         if job.state == INFLIGHT:
             event = Cancel(
                 *self._attempts.ending_of(job, is_started=job.is_started, tries=job.tries + job.is_started),
-                by,
-                why,
+                *_signed(by, why),
             )
             self._attempts.forget(job)
             desk.decide(event)
@@ -75,7 +75,7 @@ class Operate:
         dead = self._dead_among(job_ids)
         if dead:
             desk = self._desk
-            desk.decide(Redrive(desk.next_index, desk.term, desk.now_us, dead, by, why))
+            desk.decide(Redrive(desk.next_index, desk.term, desk.now_us, dead, *_signed(by, why)))
         self._done(to, len(dead))
 
     def drop(self, job_ids: list[str], *, by: str, why: str, to: object) -> None:
@@ -83,7 +83,7 @@ class Operate:
         dead = self._dead_among(job_ids)
         if dead:
             desk = self._desk
-            desk.decide(Drop(desk.next_index, desk.term, desk.now_us, dead, by, why))
+            desk.decide(Drop(desk.next_index, desk.term, desk.now_us, dead, *_signed(by, why)))
         self._done(to, len(dead))
 
     def _dead_among(self, job_ids: list[str]) -> list[str]:
@@ -98,7 +98,7 @@ class Operate:
             return
         is_new = desk.machine.paused.get(exec_name) is not submits
         if is_new:
-            desk.decide(Pause(desk.next_index, desk.term, desk.now_us, exec_name, submits, by, why))
+            desk.decide(Pause(desk.next_index, desk.term, desk.now_us, exec_name, submits, *_signed(by, why)))
         self._done(to, int(is_new))
 
     def resume(self, exec_name: str, *, by: str, why: str, to: object) -> None:
@@ -106,13 +106,14 @@ class Operate:
         desk = self._desk
         is_paused = exec_name in desk.machine.paused
         if is_paused:
-            desk.decide(Resume(desk.next_index, desk.term, desk.now_us, exec_name, by, why))
+            desk.decide(Resume(desk.next_index, desk.term, desk.now_us, exec_name, *_signed(by, why)))
         self._done(to, int(is_paused))
 
     def set_client(self, client_id: str, *, cap: int, weight: int, by: str, to: object) -> None:
         """Set a client's cap and weight; from now on this beats its own wish."""
         desk = self._desk
-        if not client_id or cap < 0 or not 1 <= weight <= WEIGHT_MAX or not by:
+        is_named = bool(client_id and by) and is_text(client_id, ID_CHARS_MAX) and is_text(by, ID_CHARS_MAX)
+        if not is_named or not is_number(cap) or not 1 <= weight <= WEIGHT_MAX:
             text = (
                 f"needs a client, a cap of 0 (default) or more, a weight 1 to {WEIGHT_MAX}, and who says so"
             )
@@ -129,15 +130,24 @@ class Operate:
             self._refuse(to, "bad_command", problem)
             return
         desk.decide(
-            msgspec.structs.replace(settings, index=desk.next_index, term=desk.term, at_us=desk.now_us, by=by)
+            msgspec.structs.replace(
+                settings,
+                index=desk.next_index,
+                term=desk.term,
+                at_us=desk.now_us,
+                by=as_text(by, ID_CHARS_MAX),
+            )
         )
         self._done(to, 1)
 
     def confirm_pipeline(self, name: str, confirmed_index: int, *, to: object) -> None:
         """A pipeline has taken the history up to here."""
         desk = self._desk
-        if not name or confirmed_index > desk.last_index:
-            self._refuse(to, "bad_command", f"entry {confirmed_index} is not in the log yet")
+        if not name or not is_text(name, ID_CHARS_MAX) or not 0 <= confirmed_index <= desk.last_index:
+            text = (
+                f"a pipeline has a name and confirms entries of the log; {confirmed_index} is not in it yet"
+            )
+            self._refuse(to, "bad_command", text)
             return
         if confirmed_index > desk.machine.pipelines.get(name, 0):
             desk.decide(Pipeline(desk.next_index, desk.term, desk.now_us, name, confirmed_index))
@@ -158,6 +168,11 @@ class Operate:
         self._desk.say(Answer(self._desk.last_index, to, Refusal(code, text)))
 
 
+def _signed(by: str, why: str) -> tuple[str, str]:
+    """Who and why, as they may stand in the log."""
+    return as_text(by, ID_CHARS_MAX), as_text(why, ERROR_TEXT_CHARS_MAX)
+
+
 def problem_of_settings(settings: Settings) -> str | None:
     """Why these settings cannot be; null when they can."""
     numbers = {
@@ -166,8 +181,8 @@ def problem_of_settings(settings: Settings) -> str | None:
         if name not in ("index", "term", "at_us", "by")
     }
     for name, value in numbers.items():
-        if value < 0:
-            return f"{name} is {value}; nothing can be less than 0"
+        if not is_number(value):
+            return f"{name} is {value}; it must be from 0 to 2^53 - 1"
     for name in ("crashes_max", "starts_max", "ageing_us", "cap_default", "finished_max", "clients_max"):
         if numbers[name] < 1:
             return f"{name} must be at least 1"
