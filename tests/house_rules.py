@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MEDIAN_MAX = 12
+TEST_NAME_WORDS_MIN = 4
+"""Behind `test_`: fewer cannot say what holds when."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -286,7 +288,7 @@ def _passes_on(handler: ast.ExceptHandler) -> bool:
 
 
 def test_habit_violations(tree: ast.AST) -> Iterator[Violation]:
-    """Sleeping, skipping and expecting to fail: a test waits for a fact, and runs."""
+    """Names that say nothing; sleeping, skipping, expecting to fail: a test waits for a fact, and runs."""
     sleepers = {
         alias.asname or alias.name
         for node in ast.walk(tree)
@@ -294,6 +296,9 @@ def test_habit_violations(tree: ast.AST) -> Iterator[Violation]:
         for alias in node.names
         if alias.name == "sleep"
     }
+    for function in functions(tree):
+        if function.name.startswith("test_") and len(function.name.split("_")) <= TEST_NAME_WORDS_MIN:
+            yield Violation(function.lineno, f"{function.name} is no sentence: say what holds")
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", *sleepers}:
             yield Violation(node.lineno, "sleep in a test: wait for a fact, or hand in a clock")

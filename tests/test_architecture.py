@@ -64,7 +64,7 @@ def test_no_module_of_ours_has_state_or_an_effect_on_import() -> None:
     assert _all_of(SOURCES, rules.module_state_violations) == []
 
 
-def test_no_error_vanishes() -> None:
+def test_no_error_may_vanish() -> None:
     found = [
         line
         for path in SOURCES + TESTS
@@ -74,7 +74,7 @@ def test_no_error_vanishes() -> None:
     assert found == []
 
 
-def test_no_test_sleeps_or_is_left_out() -> None:
+def test_no_test_sleeps_or_is_left_out_or_has_a_name_that_says_nothing() -> None:
     assert (
         _all_of([path for path in TESTS if path.name != "house_rules.py"], rules.test_habit_violations) == []
     )
@@ -223,7 +223,9 @@ def test_a_handled_error_is_let_through(body: str) -> None:
         "from time import sleep\nsleep(1)",
         "from time import sleep as nap\nnap(1)",
         "pytest.skip('later')",
-        "@pytest.mark.xfail\ndef test_it(): ...",
+        "@pytest.mark.xfail\ndef test_a_job_is_not_lost(): ...",
+        "def test_requeue(): ...",
+        "class TestQueue:\n    def test_it_works_fine(self): ...",
         "pytest.importorskip('pyspark')",
     ],
 )
