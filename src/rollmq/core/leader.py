@@ -97,6 +97,9 @@ class Leader:
             choice = scheduler.next()
             if choice is None:
                 return assigned_count
+            if 0 < choice.job.expires_at_us <= self.desk.now_us:
+                self.attempts.expire(choice.job)  # `tick` was not there yet
+                continue
             self.liveness.before_assign(choice.worker.worker_id)
             self.attempts.assign(choice)
         return ASSIGNS_PER_TURN

@@ -30,7 +30,7 @@ from rollmq.limits import (
 )
 
 ASK_BACK_LOOKS_MAX: Final = 16
-"""How many of a worker's oldest jobs one tick looks at."""
+"""How many of a worker's oldest unstarted jobs one tick looks at."""
 DRAINED: Final = "drained"
 REFUSED: Final = "refused"
 TAKEN_BACK: Final = "taken back"
@@ -122,8 +122,9 @@ class Liveness:
         for number, job in reversed(list(enumerate(self._held(hello.worker_id)))):
             held = listed.get(job.id)
             if held is None or job.fence != held.fence:
-                # A new process: the old one died with it. The same one: the assign never reached it.
-                is_started = not is_same and (job.is_started or number < hello.hands)
+                # A new process: the old one died with it. The same one: the assign never reached it,
+                # unless it had said that the handler runs.
+                is_started = job.is_started or (not is_same and number < hello.hands)
                 self._attempts.lose(hello.worker_id, job, is_started=is_started)
             elif held.is_started:
                 self._attempts.begin(hello.worker_id, job.id, held.fence, left_us=held.left_us)
@@ -139,7 +140,9 @@ class Liveness:
         desk = self._desk
         presence = self.present[hello.worker_id] = Presence(hello, desk.now_us)
         running = len(desk.machine.inflight.held_by(hello.worker_id))
-        presence.slot = desk.scheduler.add_worker(hello.worker_id, hello.patterns, running)
+        presence.slot = desk.scheduler.add_worker(
+            hello.worker_id, hello.patterns, hands=hello.hands, running=running
+        )
         record = desk.machine.workers.get(hello.worker_id)
         presence.is_logged = record is not None and (
             (record.instance, record.host, record.release, record.patterns, record.hands)
@@ -183,7 +186,7 @@ class Liveness:
         """The log must know a worker as it is before the first assign to it."""
         presence = self.present[worker_id]
         presence.sent_count += 1
-        if presence.is_logged:
+        if presence.is_logged and worker_id in self._desk.machine.workers:
             return
         presence.is_logged = True
         desk, hello = self._desk, presence.hello
@@ -237,11 +240,12 @@ class Liveness:
     def _ask_back(self, worker_id: str) -> None:
         """A job that waits in a worker's prefetch, while another worker has a free hand, is asked back."""
         desk = self._desk
-        for job in islice(desk.machine.inflight.held_by(worker_id).values(), ASK_BACK_LOOKS_MAX):
+        held = desk.machine.inflight.held_by(worker_id).values()
+        for job in islice((job for job in held if not job.is_started), ASK_BACK_LOOKS_MAX):
             since_us = max(job.assigned_us, job.asked_back_us)
-            if job.is_started or since_us + UNSTARTED_MAX_US > desk.now_us:
+            if since_us + UNSTARTED_MAX_US > desk.now_us:
                 continue
-            if desk.scheduler.has_other(job.exec, worker_id):
+            if desk.scheduler.has_free_hand(job.exec, but=worker_id):
                 assert job.fence is not None
                 job.asked_back_us = desk.now_us
                 desk.say(AskedBack(desk.last_index, worker_id, job.id, job.fence))

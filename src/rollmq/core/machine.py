@@ -283,7 +283,7 @@ class Machine:
         client.inflight_count -= 1
         assert client.inflight_count >= 0
         if self.queues is not None:
-            self.queues.exec_queue(job.exec).inflight_count -= 1
+            self.queues.attempt_ended(job.exec)
             if client.parked:
                 self.queues.client_may_run(client)
 
@@ -423,6 +423,9 @@ class Machine:
     def _settings(self, event: Settings) -> None:
         self.settings = event
         self.is_settled = True
+        if self.queues is not None:
+            for client in self.clients.by_id.values():
+                self.queues.client_may_run(client)  # the default cap may have grown
 
     def _pipeline(self, event: Pipeline) -> None:
         self.pipelines[event.name] = max(event.confirmed_index, self.pipelines.get(event.name, 0))

@@ -164,7 +164,7 @@ class Queues:
 
     def __init__(self, *, cap_default: Callable[[], int], ageing_us: Callable[[], int]) -> None:
         self.execs: dict[str, ExecQueue] = {}
-        self.offered: list[ExecQueue] = []
+        self.offered: dict[ExecQueue, None] = {}
         """Execs that came to have a lane in a ring since the scheduler last looked."""
         self.owed: OrderedDict[ClientState, None] = OrderedDict()
         """Clients under their cap that still have parked lanes."""
@@ -190,6 +190,15 @@ class Queues:
         """Execs are made by their names in submits, so nothing may be kept for those that are done."""
         if queue.is_idle and self.execs.get(queue.name) is queue:
             del self.execs[queue.name]
+            self.offered.pop(queue, None)
+
+    def attempt_ended(self, exec_name: str) -> None:
+        """One job of this exec less is in flight."""
+        queue = self.execs[exec_name]
+        queue.inflight_count -= 1
+        assert queue.inflight_count >= 0
+        if not queue.inflight_count:
+            self.forget_if_idle(queue)
 
     # -- jobs in and out
 
@@ -218,6 +227,7 @@ class Queues:
         if lane is None:
             queue.delayed_count -= 1
             self._delays.cancelled()
+            self.forget_if_idle(queue)
         else:
             self._leave(job, lane)
 
@@ -287,6 +297,11 @@ class Queues:
             if client.parked:
                 self.owed[client] = None
 
+    def pay_one_owed(self) -> None:
+        """Give one more lane back to the client that has waited longest for it."""
+        client, _ = self.owed.popitem(last=False)
+        self.client_may_run(client)
+
     def pay_owed(self) -> None:
         """Give one more lane back to every client that is under its cap."""
         for client in list(self.owed):
@@ -306,7 +321,7 @@ class Queues:
         """Tell the scheduler that an exec has something, unless it knows or there is nothing."""
         if queue.ring_mask and not queue.is_offered and not queue.is_paused:
             queue.is_offered = True
-            self.offered.append(queue)
+            self.offered[queue] = None
 
     # -- time
 

@@ -24,10 +24,11 @@ HEAP_SLACK: Final = 64
 class WorkerSlot:
     """A connected worker as the scheduler sees it. Invariant: credit >= 0."""
 
-    __slots__ = ("credit", "is_closed", "is_dirty", "number", "patterns", "running", "worker_id")
+    __slots__ = ("credit", "hands", "is_closed", "is_dirty", "number", "patterns", "running", "worker_id")
 
-    def __init__(self, worker_id: str, number: int, running: int) -> None:
+    def __init__(self, worker_id: str, number: int, *, hands: int, running: int) -> None:
         self.worker_id = worker_id
+        self.hands = hands
         self.number = number
         """Breaks ties, so that equal workers are taken in the order in which they came."""
         self.running = running
@@ -117,11 +118,15 @@ class Scheduler:
 
     # -- workers come, go and give credit
 
-    def add_worker(self, worker_id: str, patterns: Iterable[str], running: int) -> WorkerSlot:
+    def add_worker(
+        self, worker_id: str, patterns: Iterable[str], *, hands: int = 1, running: int = 0
+    ) -> WorkerSlot:
         """A worker has connected; it has no credit yet."""
         assert worker_id not in self.workers
         self._number += 1
-        slot = self.workers[worker_id] = WorkerSlot(worker_id, self._number, running)
+        slot = self.workers[worker_id] = WorkerSlot(
+            worker_id, self._number, hands=hands, running=running
+        )
         for text in dict.fromkeys(patterns):
             pattern = self._patterns.get(text) or self._add_pattern(text)
             pattern.workers[worker_id] = slot
@@ -202,6 +207,9 @@ class Scheduler:
 
     def next(self) -> Choice | None:
         """The next assignment, or null when there is none to make. The caller makes it: `assigned`."""
+        if self._queues.owed:
+            # One for each choice, or a client whose first lane cannot run now would wait while others run.
+            self._queues.pay_one_owed()
         self._take_news()
         while True:
             while self._hot:
@@ -229,10 +237,12 @@ class Scheduler:
             if pattern in self._hot:
                 self._hot.move_to_end(pattern)
 
-    def has_other(self, exec_name: str, worker_id: str) -> bool:
-        """Whether a worker other than this one could take a job of this exec now."""
+    def has_free_hand(self, exec_name: str, *, but: str) -> bool:
+        """Whether another worker than this one has credit for this exec and would begin at once. Asked of
+        each pattern's least busy worker only."""
         queue = self._queues.execs.get(exec_name)
-        return queue is not None and any(p.best_but(worker_id) is not None for p in self._route(queue))
+        found = [p.best_but(but) for p in self._route(queue)] if queue is not None else []
+        return any(slot is not None and slot.running < slot.hands for slot in found)
 
     def reach(self, exec_name: str) -> Reach:
         """The connected workers that could run this exec, and their credit together."""
@@ -285,7 +295,7 @@ class Scheduler:
                         if pattern.ring:
                             self._hot[pattern] = None
         if self._queues.offered:
-            offered, self._queues.offered = self._queues.offered, []
+            offered, self._queues.offered = self._queues.offered, {}
             for queue in offered:
                 for pattern in self._route(queue):
                     pattern.ring[queue] = None
