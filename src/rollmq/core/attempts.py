@@ -3,6 +3,7 @@
 It writes `assign`, `ack`, the requeues and `dlq`. Who is connected and alive is `liveness`' business.
 """
 
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -21,7 +22,7 @@ from rollmq.core.events import (
     WorkerDownRequeue,
 )
 from rollmq.core.inflight import is_current, may_ack_late
-from rollmq.core.job import BY_FAILURE, DONE, INFLIGHT, QUEUED, Job
+from rollmq.core.job import BY_FAILURE, BY_SNOOZE, DONE, INFLIGHT, QUEUED, Job
 from rollmq.core.machine import GONE, LOST_ERROR, TIMEOUT_ERROR
 from rollmq.core.sanity import as_number, as_text, is_number, is_text
 from rollmq.core.scheduler import Choice
@@ -47,11 +48,12 @@ EXPIRED: Final = "expired"
 POISON: Final = "poison"
 
 EXPIRED_ERROR: Final = "Expired"
+TOLD_FAILURES: Final = frozenset({BY_FAILURE, BY_SNOOZE})
 LEADERS_ERRORS: Final = frozenset({TIMEOUT_ERROR, LOST_ERROR, EXPIRED_ERROR})
 """Error types that no handler reported."""
 
 DLQ_DROP_BATCH: Final = 100
-"""Dead letters dropped by one event when the DLQ is over its bound."""
+"""Most dead letters that one event drops when the DLQ is over its bound."""
 DEFAULT_BACKOFF: Final = Backoff()
 
 
@@ -82,6 +84,11 @@ class Attempts:
         self.started: dict[str, dict[str, Job]] = {}
         """By worker: the jobs whose handlers run, as far as this leader was told. At most a worker's
         hands, so deadlines are found by looking at these and nothing need be queued per job."""
+        for held in desk.machine.inflight.by_worker.values():
+            for job in held.values():
+                # What this node knew when it led before; the workers will say how it is now.
+                job.is_started = False
+                job.deadline_us = job.asked_back_us = 0
 
     # -- beginning
 
@@ -153,7 +160,7 @@ class Attempts:
             return finished is not None and finished.state == DONE and finished.fence == outcome.fence
         job = machine.jobs.get(outcome.job_id)
         if job is not None:
-            return job.state == QUEUED and job.fence == outcome.fence and job.ended_by == BY_FAILURE
+            return job.state == QUEUED and job.fence == outcome.fence and job.ended_by in TOLD_FAILURES
         dead = machine.dead.get(outcome.job_id)
         if dead is None or dead.fence != outcome.fence or not dead.errors:
             return False
@@ -210,10 +217,18 @@ class Attempts:
         return event.index
 
     def give_back(self, worker_id: str, job_id: str, fence: Fence, reason: str) -> None:
-        """The worker hands back a job that it did not start: drained, refused, or asked back."""
+        """The worker hands back a job: drained, refused, or asked back. If it had said that the handler
+        runs, that was a try; otherwise being passed around costs the job nothing."""
         job = self._desk.machine.jobs.get(job_id)
-        if job is not None and is_current(job, fence) and job.worker_id == worker_id:
-            self._worker_down(job, reason, is_started=False)
+        if job is None or not is_current(job, fence) or job.worker_id != worker_id:
+            return
+        tries = job.tries + 1
+        buried = self._reason_to_bury(job, tries) if job.is_started else None
+        if buried is None:
+            self._worker_down(job, reason, is_started=job.is_started)
+        else:
+            error = ("Returned", f"{worker_id} gave it back while it ran", "")
+            self._bury(job, buried, tries=tries, is_started=True, error=error)
 
     # -- ending, as the leader decides
 
@@ -306,9 +321,12 @@ class Attempts:
 
     def _keep_dlq_bounded(self) -> None:
         desk, dead = self._desk, self._desk.machine.dead
-        if len(dead) <= desk.machine.settings.dlq_max:
+        dlq_max = desk.machine.settings.dlq_max
+        if len(dead) <= dlq_max:
             return
-        oldest = [job_id for job_id, _ in zip(dead, range(DLQ_DROP_BATCH), strict=False)]
+        # Some room at once, so that a full DLQ does not cost an event for every burial.
+        drop_count = min(max(len(dead) - dlq_max, dlq_max // 100), DLQ_DROP_BATCH)
+        oldest = list(islice(dead, drop_count))
         event = Drop(desk.next_index, desk.term, desk.now_us, oldest, "rollmq", "the DLQ was over its bound")
         desk.decide(event)
 

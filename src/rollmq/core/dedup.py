@@ -5,6 +5,7 @@ Everything is bounded, and what is evicted depends on the log alone: never on a 
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from rollmq.core.events import Settings
@@ -13,6 +14,9 @@ from rollmq.core.record import NO_BYTES, Record
 
 EVICT_BY_AGE_MAX: Final = 8
 """How many are evicted for their age at one entry, so that a quiet day's end is no long pause."""
+
+AGED_LOOKS_MAX: Final = 1_000
+"""How many aged keys one refusal looks through; each enqueue takes some away, so the next looks further."""
 
 ID_TIME_DIGITS: Final = 12
 """A job id is a UUIDv7: its first 12 hex digits are milliseconds, so prefixes compare like times."""
@@ -129,6 +133,17 @@ class Keys:
         if record is None or record.at_us + settings.keys_keep_us <= at_us:
             return None
         return record
+
+    def has_aged(self, client_id: str, count: int, at_us: int, settings: Settings) -> bool:
+        """Whether so many of a client's keys have passed their age and are still here."""
+        for record in islice(self._order, AGED_LOOKS_MAX):
+            if record.at_us + settings.keys_keep_us > at_us:
+                return False
+            if record.client_id == client_id and self.by_scope.get(record.scope) is record:
+                count -= 1
+                if count <= 0:
+                    return True
+        return False
 
     def add(self, record: KeyRecord, on_forget: Callable[[KeyRecord], None]) -> None:
         """Remember a key's first job; an old record of the same key makes room for it."""

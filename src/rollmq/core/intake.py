@@ -93,17 +93,20 @@ class Intake:
         if owner is not None:
             desk.say(Accepted(desk.last_index, to, submit.job_id, submit.job_id))
             return
-        refusal = self._reason_against(submit, to)
-        if refusal is not None:
-            desk.say(refusal)
+        lasting = self._lasting_reason(submit, to)
+        if lasting is not None:
+            desk.say(lasting)
             return
-        if submit.key:
-            first = machine.keys.find(
-                KeyScope(submit.client_id, submit.exec, submit.key), desk.now_us, machine.settings
-            )
-            if first is not None:
-                self._repeat_key(submit, to, first.job_id, is_equal=first.digest == submit.content_digest)
-                return
+        scope = KeyScope(submit.client_id, submit.exec, submit.key)
+        first = machine.keys.find(scope, desk.now_us, machine.settings) if submit.key else None
+        if first is not None:
+            # Answered also when new jobs are refused: a repeat adds nothing.
+            self._repeat_key(submit, to, first.job_id, is_equal=first.digest == submit.content_digest)
+            return
+        passing = self._passing_reason(submit)
+        if passing is not None:
+            desk.say(Refused(desk.last_index, to, submit.job_id, *passing, is_retryable=True))
+            return
         self._log_wish(submit.client_id)
         self._accept(submit, to)
 
@@ -154,7 +157,8 @@ class Intake:
 
     # -- reasons to refuse
 
-    def _reason_against(self, submit: Submit, to: object) -> Refused | None:
+    def _lasting_reason(self, submit: Submit, to: object) -> Refused | None:
+        """Reasons that lie in the submit itself."""
         index = self._desk.last_index
         problem = problem_of(submit)
         if problem is not None:
@@ -165,9 +169,6 @@ class Intake:
         if int(submit.job_id[:ID_TIME_DIGITS], 16) * 1000 > self._desk.now_us + ID_AHEAD_MAX_US:
             text = "the id's time is ahead of the group's; draw ids by the log time of the hello's answer"
             return Refused(index, to, submit.job_id, "id_in_future", text, is_retryable=True)
-        passing = self._passing_reason(submit)
-        if passing is not None:
-            return Refused(index, to, submit.job_id, *passing, is_retryable=True)
         return None
 
     def _passing_reason(self, submit: Submit) -> tuple[str, str] | None:
@@ -185,14 +186,19 @@ class Intake:
             return "queue_full", f"{queued_count:,} jobs are queued, the most that is allowed"
         if machine.queued_bytes + len(submit.payload) > settings.queued_bytes_max:
             return "queue_full", f"payloads of {machine.queued_bytes:,} bytes are queued, the most allowed"
-        if submit.key:
-            client = machine.clients.by_id.get(submit.client_id)
-            if client is not None and client.key_count >= settings.keys_per_client_max:
-                return (
-                    "keys_full",
-                    f"{client.key_count:,} keys of this client are remembered, the most allowed",
-                )
+        if submit.key and self._is_key_window_full(submit.client_id):
+            count = settings.keys_per_client_max
+            return "keys_full", f"{count:,} keys of this client are remembered, the most allowed"
         return None
+
+    def _is_key_window_full(self, client_id: str) -> bool:
+        """Keys that have passed their age do not count, although only the next enqueue takes them away."""
+        machine = self._desk.machine
+        client = machine.clients.by_id.get(client_id)
+        over = client.key_count - machine.settings.keys_per_client_max if client is not None else -1
+        return over >= 0 and not machine.keys.has_aged(
+            client_id, over + 1, self._desk.now_us, machine.settings
+        )
 
 
 def problem_of(submit: Submit) -> tuple[str, str] | None:

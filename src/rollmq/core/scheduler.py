@@ -124,9 +124,7 @@ class Scheduler:
         """A worker has connected; it has no credit yet."""
         assert worker_id not in self.workers
         self._number += 1
-        slot = self.workers[worker_id] = WorkerSlot(
-            worker_id, self._number, hands=hands, running=running
-        )
+        slot = self.workers[worker_id] = WorkerSlot(worker_id, self._number, hands=hands, running=running)
         for text in dict.fromkeys(patterns):
             pattern = self._patterns.get(text) or self._add_pattern(text)
             pattern.workers[worker_id] = slot
