@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rollmq import limits
 from rollmq.core import state as state_lines
 from rollmq.core.events import AnyEvent
 from rollmq.core.line import LineDamaged, decode_line, encode_line, open_line, seal
@@ -22,6 +23,10 @@ from rollmq.store.vote import read_vote
 from rollmq.wire.catalog import MESSAGES
 from rollmq.wire.codec import FrameDecoder, Received, encode_frame, header_of, payload_of
 from rollmq.wire.message import Frame, MsgType
+from rollmq.wire.peer import message_of
+from rollmq.wire.readers import exec_of_assign, exec_of_submit, read_ack, read_hello_worker, read_submit
+from rollmq.wire.session import Session, Side
+from rollmq.wire.session_table import HELLOS
 from tests.docs_examples import EXAMPLES, GROUP
 from tests.fuzz.histories import events_of
 from tests.fuzz.memory_disk import disk_of
@@ -76,6 +81,34 @@ def _read_headers(frame: Frame) -> None:
 def _allow_protocol_error(read: Callable[[], object]) -> None:
     with contextlib.suppress(ProtocolError):
         read()
+
+
+def session(data: bytes) -> None:
+    """A node's end of a connection. It greets whoever says hello, so that what follows is looked at too,
+    and every reader sees what was let in."""
+    this_end, decoder = Session(Side.NODE), FrameDecoder(FRAME_BYTES_MAX)
+    for item in decoder.feed(data):
+        if this_end.is_closed:
+            return
+        try:
+            if isinstance(item, ProtocolError):
+                raise item
+            this_end.receive(item)
+        except ProtocolError as error:
+            _one_frame_or_nothing(this_end.refuse(error))
+            continue
+        if item.type in HELLOS and not this_end.is_ready and not this_end.is_closed:
+            this_end.send(Frame(item.type, corr_id=item.msg_id, header=b'{"version":1,"node_id":"n"}'))
+            assert this_end.is_ready
+        for read in READERS:
+            _allow_protocol_error(lambda read=read, item=item: read(item))  # type: ignore[misc]
+
+
+def _one_frame_or_nothing(answer: bytes) -> None:
+    assert len(FrameDecoder(limits.FRAME_BYTES_MAX).feed(answer)) == (1 if answer else 0)
+
+
+READERS: Final = (exec_of_submit, exec_of_assign, read_submit, read_ack, read_hello_worker, message_of)
 
 
 # --- the log -----------------------------------------------------------------------------------------
@@ -224,6 +257,19 @@ def _bodies() -> list[bytes]:
     return [msgspec.json.encode(event) for event in EXAMPLES]
 
 
+def _session_seeds() -> tuple[bytes, ...]:
+    hellos = (MsgType.HELLO_CLIENT, MsgType.HELLO_WORKER, MsgType.HELLO_OPERATOR, MsgType.LEADER_HELLO)
+    headers = (
+        b'{"version":1,"client_id":"a"}',
+        b'{"version":1,"node_id":"n"}',
+        b'{"version":1,"worker_id":"w","instance":"i"}',
+        b'{"version":1}',
+    )
+    begun = [encode_frame(kind, header=header) for kind in hellos for header in headers]
+    then = b"".join(encode_frame(kind, subject="job.submit.a", payload=b"{}") for kind in MsgType)
+    return tuple(hello + then for hello in begun)
+
+
 def _frame_seeds() -> tuple[bytes, ...]:
     one_each = [encode_frame(kind, subject="job.submit.a", header=b"{}", payload=b"x") for kind in MsgType]
     hello = encode_frame(MsgType.HELLO_CLIENT, header=b'{"version":1,"client_id":"webshop","cap":5}')
@@ -232,6 +278,7 @@ def _frame_seeds() -> tuple[bytes, ...]:
 
 TARGETS: Final[Mapping[str, Target]] = {
     "frames": Target(frames, _frame_seeds()),
+    "session": Target(session, _session_seeds()),
     "log_line": Target(log_line, (*_bodies(), *map(encode_line, EXAMPLES))),
     "segment": Target(
         segment, (b"\n".join(b"+" + body for body in _bodies()), *(b"+" + body for body in _bodies()[:3]))
