@@ -106,7 +106,7 @@ DISK_FREE_BYTES_MIN: Final = 268_435_456
 """Below this free space submits are refused; acks, markers and one snapshot still fit: a largest segment."""
 
 BALLAST_BYTES: Final = 67_108_864
-"""Given back when a full node starts: room to recover, cut and tell, but not to run on for long."""
+"""Given back when a full node starts: room for the copy of a torn batch and for acks, not for long."""
 
 HISTORY_KEEP_SHARE: Final = 0.2
 """Of the disk, for sealed segments: months for most, and never the reason for a full disk."""

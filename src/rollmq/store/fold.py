@@ -28,11 +28,12 @@ from rollmq.store.snapshot import read_state_lines, write_state
 class FoldResult(msgspec.Struct, frozen=True, gc=False):
     """What a fold made. Also the line with which the helper process answers."""
 
+    start_index: int
+    """The state it went on from. A newer one, if there was any, could not be used."""
     last_index: int
     digest: str
     size_bytes: int
     lines_count: int
-    events_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def _fold(
     digest, size_bytes, lines_count = write_state(
         disk, name_of(machine.last_index), dump_state(machine), writer=writer
     )
-    return FoldResult(machine.last_index, digest, size_bytes, lines_count, machine.last_index - start_index)
+    return FoldResult(start_index, machine.last_index, digest, size_bytes, lines_count)
 
 
 def _newest_sound(disk: Disk, starts: list[StateName], sealed: list[SegmentName]) -> Machine:

@@ -27,6 +27,9 @@ KNOWN_NAMES = frozenset({*FOLDERS, NODE_FILE, VOTE_FILE, SYNCED_FILE, LOCK_FILE,
 TEMPORARY = ".tmp"
 """Ends the name of a file that is being written beside its place. Leftovers are removed at start."""
 
+DAMAGED = ".damaged"
+"""Ends the name of a snapshot or base that was found damaged and set aside."""
+
 _OPEN = re.compile(r"events-(\d+)\.log")
 _SEALED = re.compile(r"events-(\d+)-(\d+)\.jsonl")
 _SNAPSHOT = re.compile(r"state-(\d+)\.jsonl")

@@ -17,6 +17,7 @@ from rollmq.store.disk import Disk
 from rollmq.store.gaps import Gap, Gaps, read_gaps, undeclared
 from rollmq.store.layout import SegmentName, StateName
 from rollmq.store.mark import Mark
+from rollmq.store.sealed_file import set_aside
 from rollmq.store.segment import Damage, SegmentScan, scan_segment
 from rollmq.store.snapshot import StateFile, check_state
 
@@ -102,9 +103,7 @@ def repair(disk: Disk, findings: Findings) -> None:
     for segment in findings.sealed_twice:
         disk.unlink(segment.name)
     for state in findings.unsound_states:
-        # Out of the way of the count of kept snapshots, but not deleted: somebody may want to look.
-        disk.rename(state.name, f"{state.name}.damaged")
-        disk.sync_folder(layout.SNAPSHOTS if state.name.startswith(layout.SNAPSHOTS) else layout.HISTORY)
+        set_aside(disk, state)
     for folder in (layout.ROOT, *layout.FOLDERS):
         for name in disk.names_in(folder):
             if name.endswith(layout.TEMPORARY):

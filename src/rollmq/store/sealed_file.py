@@ -14,7 +14,7 @@ from rollmq.core.line import LineDamaged, decode_part, seal
 from rollmq.errors import StateDamaged
 from rollmq.limits import DISK_BLOCK_BYTES
 from rollmq.store.disk import Disk
-from rollmq.store.layout import ROOT, TEMPORARY
+from rollmq.store.layout import DAMAGED, ROOT, TEMPORARY, StateName
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 
@@ -38,6 +38,12 @@ def replace_file(disk: Disk, name: str, lines: Iterable[bytes], *, temporary: st
     file.close()
     disk.rename(beside, name)
     disk.sync_folder(folder_of(name))
+
+
+def set_aside(disk: Disk, state: StateName) -> None:
+    """Take a damaged state out of the count of kept ones. Not deleted: somebody may want to look."""
+    disk.rename(state.name, f"{state.name}{DAMAGED}")
+    disk.sync_folder(folder_of(state.name))
 
 
 def write_value(disk: Disk, name: str, value: msgspec.Struct) -> None:

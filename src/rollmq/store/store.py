@@ -22,6 +22,7 @@ from rollmq.store.layout import SegmentName
 from rollmq.store.node_file import Identity, write_identity
 from rollmq.store.opening import Opened, Recovered, StoreOptions, open_directory
 from rollmq.store.reader import LogReader
+from rollmq.store.sealed_file import set_aside
 from rollmq.store.vote import write_vote
 
 
@@ -143,6 +144,7 @@ class Store:
 
     def read_lines(self, first: int, bytes_max: int) -> list[bytes]:
         """Lines from entry `first` on, at least one unless it is the next to be written; see LogReader."""
+        self._disk.assert_alive()
         return self._reader.read_lines(first, bytes_max)
 
     def is_disk_low(self) -> bool:
@@ -165,10 +167,16 @@ class Store:
         )
 
     def adopt_snapshot(self, result: FoldResult) -> None:
-        """The helper has written a snapshot, durably: name it in markers, keep the newest two."""
+        """The helper has written a snapshot, durably: name it in markers, keep the newest two.
+
+        One that the helper could not go on from is damaged: it is set aside, or it would count as kept.
+        """
         self._disk.assert_alive()
         assert self._disk.exists(layout.snapshot_name(result.last_index))
         self.snapshot = SnapshotRef(result.last_index, result.digest, result.size_bytes)
+        for state in layout.snapshots(self._disk):
+            if result.start_index < state.last_index < result.last_index:
+                set_aside(self._disk, state)
         for old in layout.snapshots(self._disk)[limits.SNAPSHOTS_KEPT :]:
             self._disk.unlink(old.name)
         self._disk.sync_folder(layout.SNAPSHOTS)
