@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MEDIAN_MAX = 12
-TEST_NAME_WORDS_MIN = 4
+TEST_NAME_WORDS_MIN = 3
 """Behind `test_`: fewer cannot say what holds when."""
 
 
