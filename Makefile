@@ -41,6 +41,7 @@ fix: setup ## format, fix what the linter can, renew the generated docs
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 	$(PY) -m tests.docs_tables --rewrite
+	$(PY) -m tests.wire.protocol_page --rewrite
 
 storm: setup ## simulator seeds until stopped (SECONDS=n bounds it)
 	$(PY) -m tests.sim storm $(if $(SECONDS),--seconds $(SECONDS))
