@@ -67,9 +67,12 @@ class Node:
         """An entry of the log as the core sees it, from memory or else from disk."""
         log = self.raft.log
         term = log.term_at(index)
-        assert term is not None
-        in_memory = index >= log.held_index
-        return term, log.lines(index, index)[0] if in_memory else self.disk.entries[index - 1][1]
+        if index < log.held_index:
+            entry = self.disk.entries[index - 1]
+            assert term in (None, entry[0]), "the disk has what the log describes"
+            return entry
+        assert term is not None, "what is in memory has a term"
+        return term, log.lines(index, index)[0]
 
     def entries(self) -> list[Entry]:
         """The whole log as the core sees it."""
@@ -93,9 +96,7 @@ class Group:
         self.now_us = 0
         self.voters = frozenset(f"n{number}" for number in range(1, size + 1))
         disks = disks or {}
-        self.nodes = {
-            node_id: Node(node_id, disks.get(node_id) or Disk()) for node_id in sorted(self.voters)
-        }
+        self.nodes = {node_id: Node(node_id, disks.get(node_id) or Disk()) for node_id in sorted(self.voters)}
         self.network: list[PeerMessage] = []
         self.cut_links: set[tuple[str, str]] = set()
         self.leaders: dict[int, str] = {}
@@ -209,7 +210,9 @@ class Group:
         logs = [node.entries() for node in self.nodes.values() if node.core is not None]
         for number, one in enumerate(logs):
             for other in logs[number + 1 :]:
-                last = max((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a[0] == b[0]), default=-1)
+                last = max(
+                    (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a[0] == b[0]), default=-1
+                )
                 assert one[: last + 1] == other[: last + 1], "log matching"
 
     # Network
@@ -303,3 +306,35 @@ class Group:
     def appends_from(self, source: str) -> list[AppendEntries]:
         """The AppendEntries of one node that are under way."""
         return [m for m in self.network if isinstance(m, AppendEntries) and m.source == source]
+
+
+def disk_of(*terms: int, term: int | None = None, voted_for: str | None = None) -> Disk:
+    """A disk whose log has entries of these terms; the term on it is by default the last entry's."""
+    disk = Disk()
+    disk.entries = [(t, b"%d.%d\n" % (t, index)) for index, t in enumerate(terms, start=1)]
+    disk.hard_state = HardState(max(terms, default=0) if term is None else term, voted_for)
+    return disk
+
+
+def terms_of(node: Node) -> list[int]:
+    """The terms of a node's log, in order."""
+    return [term for term, _ in node.entries()]
+
+
+def append(
+    target: str, term: int, prev: tuple[int, int], *terms: int, source: str = "n2", commit: int = 0
+) -> AppendEntries:
+    """Lines of these terms after the entry prev = (index, term)."""
+    first = prev[0] + 1
+    runs = tuple((i, t) for i, t in enumerate(terms, start=first) if i == first or t != terms[i - first - 1])
+    lines = [b"%d.%d\n" % (t, i) for i, t in enumerate(terms, start=first)]
+    return AppendEntries(
+        source,
+        target,
+        term,
+        prev_index=prev[0],
+        prev_term=prev[1],
+        commit_index=commit,
+        term_runs=runs,
+        lines=lines,
+    )

@@ -1,7 +1,7 @@
 """Seeded storms over groups of Raft cores: one seed decides a whole run, then a calm must bring progress.
 
-    python -m tests.raft_paper.storm 3 17      # replay: three nodes, seed 17
-    python -m tests.raft_paper.storm 5         # seeds from 0 on, until one fails
+python -m tests.raft_paper.storm 3 17      # replay: three nodes, seed 17
+python -m tests.raft_paper.storm 5         # seeds from 0 on, until one fails
 """
 
 import random
@@ -73,9 +73,7 @@ class Storm:
         if self.nodes[node_id].core is None:
             self.group.start(node_id, has_vote=True)
         else:
-            self.group.crash(
-                node_id, begun=self.chance.random() < 0.5, lines_count=self.chance.randrange(4)
-            )
+            self.group.crash(node_id, begun=self.chance.random() < 0.5, lines_count=self.chance.randrange(4))
 
     def _cut(self, node_id: str) -> None:
         pick = self.chance.random()
