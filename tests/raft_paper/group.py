@@ -67,7 +67,7 @@ class Node:
         """An entry of the log as the core sees it, from memory or else from disk."""
         log = self.raft.log
         term = log.term_at(index)
-        if index < log.held_index:
+        if index < log.held_index or term is None:
             entry = self.disk.entries[index - 1]
             assert term in (None, entry[0]), "the disk has what the log describes"
             return entry
