@@ -6,7 +6,7 @@ import msgspec
 
 from rollmq.core.desk import Desk
 from rollmq.core.events import Fence
-from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_TIMEOUT, INFLIGHT, Job
+from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_TIMEOUT, DONE, INFLIGHT, Finished, Job
 from rollmq.core.subject import ASSIGN_PREFIX
 from rollmq.limits import EXPLAIN_WALK_MAX
 
@@ -86,12 +86,16 @@ def _explain_closed(desk: Desk, job_id: str) -> Explanation:
         return Explanation(job_id, dead.state, dead.dead_reason, text, tries=dead.tries, fence=dead.fence)
     finished = machine.finished.by_id.get(job_id)
     if finished is not None:
-        kept = "its result's retention is over" if finished.is_result_dropped else "its result is kept"
-        return Explanation(
-            job_id, finished.state, "finished", f"{finished.state}; {kept}", tries=finished.tries
-        )
+        text = f"{finished.state}; {_kept(finished)}"
+        return Explanation(job_id, finished.state, "finished", text, tries=finished.tries)
     if machine.finished.is_too_old_to_tell(job_id):
         return Explanation(
             job_id, UNKNOWN, "too_old_to_tell", "ids of that age are forgotten; see the history"
         )
     return Explanation(job_id, UNKNOWN, UNKNOWN, "no job with this id was accepted")
+
+
+def _kept(finished: Finished) -> str:
+    if finished.state != DONE:
+        return finished.why or "it has no result"
+    return "its result's retention is over" if finished.is_result_dropped else "its result is kept"

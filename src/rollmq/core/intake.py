@@ -185,7 +185,8 @@ class Intake:
         if queued_count >= settings.queued_max:
             return "queue_full", f"{queued_count:,} jobs are queued, the most that is allowed"
         if machine.queued_bytes + len(submit.payload) > settings.queued_bytes_max:
-            return "queue_full", f"payloads of {machine.queued_bytes:,} bytes are queued, the most allowed"
+            text = f"payloads of {machine.queued_bytes:,} bytes are queued, {settings.queued_bytes_max:,} are allowed"
+            return "queue_full", f"{text}; this one has {len(submit.payload):,}"
         if submit.key and self._is_key_window_full(submit.client_id):
             count = settings.keys_per_client_max
             return "keys_full", f"{count:,} keys of this client are remembered, the most allowed"

@@ -63,7 +63,15 @@ class Hello(msgspec.Struct, frozen=True, gc=False):
 class Presence:
     """A worker with a connection, or one that lost it and may come back."""
 
-    __slots__ = ("absent_until_us", "hello", "is_logged", "last_heard_us", "sent_count", "slot")
+    __slots__ = (
+        "absent_until_us",
+        "hello",
+        "is_draining",
+        "is_logged",
+        "last_heard_us",
+        "sent_count",
+        "slot",
+    )
 
     def __init__(self, hello: Hello, now_us: int) -> None:
         self.hello = hello
@@ -73,6 +81,8 @@ class Presence:
         """Assigns decided on this connection; credit is counted against it."""
         self.last_heard_us = now_us
         self.absent_until_us = 0
+        self.is_draining = False
+        """It said goodbye; a credit that was under way then gives it nothing."""
         self.is_logged = False
         """Whether the log knows it as it is now."""
 
@@ -119,15 +129,16 @@ class Liveness:
     def _reconcile(self, hello: Hello, *, is_same: bool) -> None:
         """Make the log's view and the worker's agree: the worker knows best what it holds."""
         listed = {held.job_id: held for held in hello.held}
-        for number, job in reversed(list(enumerate(self._held(hello.worker_id)))):
+        lost: list[tuple[Job, bool]] = []
+        for number, job in enumerate(self._held(hello.worker_id)):
             held = listed.get(job.id)
             if held is None or job.fence != held.fence:
                 # A new process: the old one died with it. The same one: the assign never reached it,
                 # unless it had said that the handler runs.
-                is_started = job.is_started or (not is_same and number < hello.hands)
-                self._attempts.lose(hello.worker_id, job, is_started=is_started)
+                lost.append((job, job.is_started or (not is_same and number < hello.hands)))
             elif held.is_started:
                 self._attempts.begin(hello.worker_id, job.id, held.fence, left_us=held.left_us)
+        self._lose(hello.worker_id, lost)
         for held in hello.held:
             mine = self._desk.machine.jobs.get(held.job_id)
             if mine is None or not is_current(mine, held.fence) or mine.worker_id != hello.worker_id:
@@ -160,7 +171,9 @@ class Liveness:
         """How many assigns it has seen on this connection, and how many more it will take: absolute, so
         that repeating it adds nothing and what is under way is not counted twice."""
         presence = self.present.get(worker_id)
-        if presence is None or presence.slot is None or not 0 <= seen_count <= presence.sent_count:
+        if presence is None or presence.slot is None or presence.is_draining:
+            return
+        if not 0 <= seen_count <= presence.sent_count:
             return
         under_way = presence.sent_count - seen_count
         self._desk.scheduler.set_credit(presence.slot, max(min(more, WORKER_HELD_MAX) - under_way, 0))
@@ -178,6 +191,7 @@ class Liveness:
         """It drains: it takes nothing new, hands back what has not started, and finishes what runs."""
         presence = self.present.get(worker_id)
         if presence is not None and presence.slot is not None:
+            presence.is_draining = True
             self._desk.scheduler.set_credit(presence.slot, 0)
 
     # -- assigning
@@ -230,9 +244,16 @@ class Liveness:
     def _gone(self, worker_id: str, hands: int) -> None:
         """It died without a word: its oldest jobs, as many as it has hands, are presumed started, so that
         a job that kills its worker is found out, and those prefetched behind it are not blamed."""
-        # The newest first, so that each goes back to the front of its lane.
-        for number, job in reversed(list(enumerate(self._held(worker_id)))):
-            self._attempts.lose(worker_id, job, is_started=job.is_started or number < hands)
+        held = enumerate(self._held(worker_id))
+        self._lose(worker_id, [(job, job.is_started or number < hands) for number, job in held])
+
+    def _lose(self, worker_id: str, lost: list[tuple[Job, bool]]) -> None:
+        """Requeue jobs, given oldest first with whether they were started, so that they stay in order: the
+        unstarted newest first, for each goes back to the front; the started oldest first, to the end."""
+        for job in [job for job, is_started in reversed(lost) if not is_started]:
+            self._attempts.lose(worker_id, job, is_started=False)
+        for job in [job for job, is_started in lost if is_started]:
+            self._attempts.lose(worker_id, job, is_started=True)
 
     def _held(self, worker_id: str) -> list[Job]:
         return list(self._desk.machine.inflight.held_by(worker_id).values())

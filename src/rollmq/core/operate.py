@@ -149,9 +149,10 @@ class Operate:
             )
             self._refuse(to, "bad_command", text)
             return
-        if confirmed_index > desk.machine.pipelines.get(name, 0):
+        is_new = confirmed_index > desk.machine.pipelines.get(name, 0)
+        if is_new:
             desk.decide(Pipeline(desk.next_index, desk.term, desk.now_us, name, confirmed_index))
-        self._done(to, 1)
+        self._done(to, int(is_new))
 
     def _is_exec(self, exec_name: str, to: object) -> bool:
         try:
