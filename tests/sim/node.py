@@ -1,0 +1,372 @@
+"""The simulated host: a replica on a disk that loses what it may lose, run as a node will run it.
+
+One store thread does one thing at a time; what is decided meanwhile goes into the next write. The machine
+may stop at any call of the store, and starts again with the real recovery. It decides nothing.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from rollmq.core.leader import Leader
+from rollmq.core.machine import Machine
+from rollmq.core.raft import RaftCore
+from rollmq.core.raft_log import RaftLog
+from rollmq.core.raft_messages import TermRun
+from rollmq.core.raft_ready import RaftSettings, Write
+from rollmq.core.replica import Replica
+from rollmq.core.segment_digest import is_marker_line
+from rollmq.core.state import load_state
+from rollmq.errors import StateError, StoreFailed
+from rollmq.store.opening import Recovered, StoreOptions
+from rollmq.store.store import Store
+from tests.sim.door import Door
+from tests.sim.net import Link
+from tests.sim.oracle import Oracle, audit_node
+from tests.sim.sim_disk import PowerCut, SimDisk
+from tests.sim.swarm import Swarm
+from tests.sim.upkeep import Upkeep
+from tests.sim.world import SECOND_US, Violation, World
+
+WALL_US: Final = 1_763_490_000_000_000
+STALL_US: Final = (SECOND_US, 30 * SECOND_US)
+AUDIT_EVERY: Final = 40
+
+
+class SimNode:
+    """One machine, and the node process on it while it runs."""
+
+    def __init__(self, world: World, oracle: Oracle, swarm: Swarm) -> None:
+        self.world = world
+        self.oracle = oracle
+        self.swarm = swarm
+        self.faults = swarm.node
+        self.disk = SimDisk()
+        self.disk_random = Random(f"disk/{world.seed}")
+        self.wall_offset_us = 0
+        self.replica: Replica
+        self.store: Store
+        self.door: Door
+        self.upkeep: Upkeep
+        self.is_up = False
+        self.is_drained = False
+        self.is_settled = False
+        """An operator has set this run's settings."""
+        self._boot_number = 0
+        self._mono_base_us = 0
+        self._turn_is_due = False
+        self._ticks = 0
+        self._queue: deque[tuple[str, Callable[[], object], Callable[[], None]]] = deque()
+        self._busy: tuple[str, Callable[[], object], Callable[[], None]] | None = None
+
+    # -- clocks
+
+    @property
+    def mono_us(self) -> int:
+        """This process' monotonic clock."""
+        return self.world.now_us - self._mono_base_us
+
+    @property
+    def wall_us(self) -> int:
+        """What this machine takes for the time."""
+        return WALL_US + self.world.now_us + self.wall_offset_us
+
+    @property
+    def leader(self) -> Leader | None:
+        """The leader while this node is up and leads."""
+        return self.replica.leader if self.is_up else None
+
+    def set_time(self) -> None:
+        """Once before each input."""
+        self.replica.set_time(mono_us=self.mono_us, wall_us=self.wall_us)
+
+    def later(self, delay_us: int, call: Callable[[], None]) -> None:
+        """Something that this process does later, if it still lives then."""
+        number = self._boot_number
+
+        def do() -> None:
+            if self.is_up and number == self._boot_number:
+                call()
+
+        self.world.after(delay_us, do)
+
+    # -- starting
+
+    def boot(self) -> None:
+        """Start the process: recover what the disk holds, and go on."""
+        assert not self.is_up
+        if not self.world.is_calm and self.world.happens(self.faults.boot_crash):
+            self.disk.stop_at = self.disk.calls + self.world.random.randrange(40)
+        try:
+            self._open()
+        except PowerCut as cut:
+            self.world.say("node", f"the power goes during recovery, at {cut}")
+            self._lose_power()
+            self.world.after(self.world.between(self.faults.down_us), self.boot)
+            return
+        except StoreFailed as error:
+            self.world.say("node", f"cannot start: {error.path}: {error.__cause__}")
+            self.disk.kill()
+            self.world.after(SECOND_US, self.boot)
+            return
+        except StateError as error:
+            raise Violation(f"P1: recovery refuses to start: {error}") from error
+        self.disk.stop_at = None
+        self.is_up, self.is_drained = True, False
+        self._boot_number += 1
+        self.later(0, self._tick)
+
+    def _open(self) -> None:
+        self.store, recovered = Store.open(
+            self.disk,
+            fresh_node_id=f"{self.world.random.getrandbits(128):032x}",
+            holder="sim",
+            options=self._options(),
+        )
+        node_id = self.store.identity.node_id
+        if not self.store.identity.group:
+            self.store.set_group(hashlib.sha256(node_id.encode()).hexdigest()[:32])
+        machine, lines, runs = self._load(recovered)
+        if recovered.torn is not None:
+            self.oracle.counts["torn writes"] += 1
+        self.world.say("node", f"is up: {machine.last_index} entries, {recovered.state_index} in a snapshot")
+        self.oracle.recovered(machine, lines, first_index=recovered.state_index + 1)
+        self._mono_base_us = self.world.now_us - self.world.random.randrange(SECOND_US)
+        raft = RaftCore(
+            node_id=node_id,
+            voters=frozenset([node_id]),
+            hard_state=self.store.hard_state,
+            log=RaftLog(
+                snapshot_index=recovered.state_index,
+                snapshot_term=recovered.state.last_term if recovered.state is not None else 0,
+                term_runs=runs,
+                last_index=recovered.last_index,
+                tail_bytes_max=1 << 16,
+            ),
+            settings=RaftSettings(),
+            chance=self.world.random.random,
+            now_us=self.mono_us,
+        )
+        self.replica = Replica(
+            raft,
+            machine,
+            self.store.segment_digest(),
+            group=self.store.identity.group,
+            founders=[node_id],
+            jitter=self.world.random.random,
+        )
+        self.door = Door(self)
+        self.upkeep = Upkeep(self)
+
+    def _options(self) -> StoreOptions:
+        is_tight = self.faults.full_every_us > 0
+        return StoreOptions(
+            disk_free_bytes_min=20_000 if is_tight else 0,
+            ballast_bytes=10_000 if is_tight else 0,
+            snapshot_every_entries=self.swarm.snapshot_every_entries,
+            keep_history_bytes=self.swarm.keep_history_bytes,
+        )
+
+    @staticmethod
+    def _load(recovered: Recovered) -> tuple[Machine, list[bytes], list[TermRun]]:
+        machine = load_state(recovered.state_lines()) if recovered.state is not None else Machine()
+        lines: list[bytes] = []
+        runs: list[TermRun] = []
+        for entry in recovered.entries():
+            if entry.event.term != machine.last_term:
+                runs.append((entry.event.index, entry.event.term))
+            machine.apply(entry.event)
+            lines.append(entry.line)
+        return machine, lines, runs
+
+    # -- running
+
+    def _tick(self) -> None:
+        self.later(self.swarm.tick_us, self._tick)
+        self._ticks += 1
+        self.set_time()
+        leader = self.replica.leader
+        if leader is not None:
+            leader.intake.is_disk_low = self.store.is_disk_low()
+            self._settle(leader)
+        self.replica.tick()
+        self.door.tick()
+        self.upkeep.tick()
+        self.turn()
+        leader = self.leader
+        if leader is not None and self._ticks % AUDIT_EVERY == 0:
+            audit_node(self.oracle, leader)
+
+    def _settle(self, leader: Leader) -> None:
+        """An operator sets what this run is to be like."""
+        if not self.is_settled and leader.desk.machine.is_settled:
+            self.is_settled = True
+            leader.operate.set_settings(self.swarm.settings, by="sim", to=None)
+
+    def wake(self) -> None:
+        """Something came: decide soon."""
+        if not self._turn_is_due and self.is_up:
+            self._turn_is_due = True
+            self.later(self.world.random.randint(0, self.swarm.turn_us), self._turn_now)
+
+    def _turn_now(self) -> None:
+        self.set_time()
+        self.turn()
+
+    def turn(self) -> None:
+        """Do what the replica says until it says nothing more."""
+        self._turn_is_due = False
+        while True:
+            work = self.replica.ready()
+            self._watch()
+            assert not work.needs_rebuild, "a single voter cuts nothing"
+            if work.raft is None and not work.effects:
+                return
+            if work.raft is not None:
+                self.oracle.committed(work.raft.commit_index)
+                if work.raft.write is not None:
+                    self._persist(work.raft.write)
+            for effect in work.effects:
+                self.door.tell(effect)
+
+    def _watch(self) -> None:
+        """Show the oracle what was decided just now."""
+        log, first_index = self.replica.raft.log, len(self.oracle.lines) + 1
+        if log.last_index >= first_index:
+            self.oracle.decided(log.lines(first_index, log.last_index), first_index=first_index)
+
+    def _persist(self, write: Write) -> None:
+        self.do(f"write of {len(write.lines)}", partial(self.store.persist, write), partial(self._written, write))
+
+    def _written(self, write: Write) -> None:
+        self.set_time()
+        self.replica.persisted(write)
+        has_marker = any(is_marker_line(line) for line in write.lines)
+        if has_marker and self.world.happens(0.5):
+            self.upkeep.seal()
+            has_marker = False
+        self.turn()
+        if has_marker:
+            self.upkeep.seal()
+
+    # -- the store thread
+
+    def do(self, what: str, work: Callable[[], object], then: Callable[[], None]) -> None:
+        """Let the store thread do something, after what it has to do already."""
+        self._queue.append((what, work, then))
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        if self._busy is not None or not self._queue:
+            return
+        self._busy = self._queue.popleft()
+        delay_us = self.world.between(self.faults.sync_us)
+        if not self.world.is_calm and self.world.happens(self.faults.stall):
+            delay_us += self.world.between(STALL_US)
+            self.world.say("disk", f"stalls for {delay_us / 1e6:.1f} s")
+        self.later(delay_us, self._finish)
+
+    def _finish(self) -> None:
+        assert self._busy is not None
+        what, work, then = self._busy
+        try:
+            work()
+        except PowerCut as cut:
+            self.world.say("node", f"stops in a {what}, at {cut}")
+            self._busy = None
+            self.crash(is_power_cut=self.world.happens(self.faults.power_cut))
+            return
+        except StoreFailed as error:
+            self.world.say("node", f"stops: the {what} failed: {error.__cause__}")
+            self.oracle.counts["failed writes"] += 1
+            self._busy = None
+            self.crash(is_power_cut=False)
+            return
+        self._busy = None
+        then()
+        self._begin_next()
+
+    # -- ending
+
+    def crash(self, *, is_power_cut: bool) -> None:
+        """The machine, or only the process, ends at this instant."""
+        if not self.is_up:
+            return
+        if self._busy is not None and self.world.happens(self.faults.in_call):
+            self._half_do(self._busy[1])
+        self._end()
+        if is_power_cut:
+            self._lose_power()
+        else:
+            self.world.say("node", "is killed")
+            self.disk.kill()
+        self.oracle.counts["power cuts" if is_power_cut else "kills"] += 1
+        for conn in list(self.door.conns):
+            if is_power_cut and self.world.happens(0.3):
+                conn.end.vanish()
+            else:
+                conn.end._link.snap()
+                conn.end.is_open = False
+        self.world.after(self.world.between(self.faults.down_us), self.boot)
+
+    def _half_do(self, work: Callable[[], object]) -> None:
+        """Some of the calls of what the disk is doing are done, the next one half."""
+        self.disk.stop_at = self.disk.calls + self.world.random.randrange(12)
+        try:
+            work()
+        except PowerCut as cut:
+            self.world.say("node", f"was in the middle of: {cut}")
+        except StoreFailed as error:
+            self.world.say("node", f"had just failed: {error.__cause__}")
+        self.disk.stop_at = None
+
+    def _lose_power(self) -> None:
+        self.world.say("node", "loses power")
+        self.disk.crash(self.disk_random)
+
+    def _end(self) -> None:
+        self.is_up = False
+        self._queue.clear()
+        self._busy = None
+        self._turn_is_due = False
+        self.oracle.crashed()
+
+    def drain(self) -> None:
+        """A polite restart: nothing new is accepted, what runs may finish, the store is closed."""
+        if self.leader is None or self.is_drained:
+            return
+        self.world.say("node", "drains")
+        self.is_drained = True
+        self.leader.intake.is_draining = True
+        self.door.say_goodbye()
+        self.later(self.world.between((0, 3 * SECOND_US)), self._close)
+
+    def _close(self) -> None:
+        if self._busy is not None or self._queue:
+            self.later(1_000, self._close)
+            return
+        try:
+            self.store.close()
+        except StoreFailed as error:
+            self.world.say("node", f"fails to close: {error.__cause__}")
+        except PowerCut as cut:
+            self.world.say("node", f"stops while closing, at {cut}")
+        for conn in list(self.door.conns):
+            conn.end.close()
+        self._end()
+        self.disk.kill()
+        self.world.say("node", "is closed")
+        self.oracle.counts["drains"] += 1
+        self.world.after(self.world.between(self.faults.down_us), self.boot)
+
+    # -- the way in
+
+    def dial(self, link: Link) -> bool:
+        """Somebody connects; False: nobody listens."""
+        if not self.is_up:
+            return False
+        self.door.accept(link.b)
+        return True
