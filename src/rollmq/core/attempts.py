@@ -22,7 +22,7 @@ from rollmq.core.events import (
     WorkerDownRequeue,
 )
 from rollmq.core.inflight import is_current, may_ack_late
-from rollmq.core.job import BY_FAILURE, BY_SNOOZE, DONE, INFLIGHT, QUEUED, Job
+from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_UNSTARTED_LOSS, DONE, INFLIGHT, QUEUED, Job
 from rollmq.core.machine import GONE, LOST_ERROR, TIMEOUT_ERROR
 from rollmq.core.sanity import as_number, as_text, is_number, is_text
 from rollmq.core.scheduler import Choice
@@ -144,7 +144,9 @@ class Attempts:
             index = self._end_as_told(job, sanitized(outcome))
             desk.say(AckDone(index, worker_id, outcome.job_id, outcome.fence, is_late=False))
         elif job is not None and is_holder and outcome.is_ok and may_ack_late(job, outcome.fence):
-            index = self._ack(job, sanitized(outcome), tries=max(job.tries, 1))
+            # A lost attempt that was not known to have started was no try; now it is known to have been one.
+            tries = job.tries + (job.ended_by == BY_UNSTARTED_LOSS)
+            index = self._ack(job, sanitized(outcome), tries=tries)
             desk.say(AckDone(index, worker_id, outcome.job_id, outcome.fence, is_late=False))
         else:
             is_late = not self._was_counted(outcome)

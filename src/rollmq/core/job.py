@@ -28,13 +28,14 @@ INFLIGHT: Final = "inflight"
 DEAD: Final = "dead"
 """In the DLQ: this life is over, an operator may begin another."""
 
-# How the last attempt ended when the job went on. Only after the first two may its late ack count.
+# How the last attempt ended when the job went on. After the first three its late ack may count.
 BY_TIMEOUT: Final = "timeout"
 BY_LOSS: Final = "lost"
+BY_UNSTARTED_LOSS: Final = "lost unstarted"
 BY_FAILURE: Final = "failed"
 BY_SNOOZE: Final = "snoozed"
 BY_RETURN: Final = "returned"
-LATE_ACK_AFTER: Final = frozenset({BY_TIMEOUT, BY_LOSS})
+LATE_ACK_AFTER: Final = frozenset({BY_TIMEOUT, BY_LOSS, BY_UNSTARTED_LOSS})
 AVOID_WORKER_AFTER: Final = frozenset({BY_TIMEOUT, BY_FAILURE})
 
 # Final states of a job that is finished.

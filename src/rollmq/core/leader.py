@@ -140,14 +140,15 @@ class Leader:
 def census_of(queues: Queues, desk: Desk) -> list[ExecCensus]:
     """The execs with the most jobs, as they are now."""
     most = nlargest(CENSUS_EXECS_MAX, queues.execs.values(), key=lambda q: q.queued_count + q.inflight_count)
+    credit_of = desk.scheduler.credit_by_exec(most)
     return [
         ExecCensus(
             queue.name,
             queue.queued_count,
             queue.delayed_count,
             queue.inflight_count,
-            desk.scheduler.reach(queue.name).credit,
-            queues.capped_client_count(queue),
+            credit,
+            queue.parked_count,
         )
-        for queue in most
+        for queue, credit in zip(most, credit_of, strict=True)
     ]

@@ -15,6 +15,8 @@ from rollmq.core.events import AnyEvent
 
 BODY_AT = 18
 """Where the covered bytes begin: behind `{"crc":"xxxxxxxx",`."""
+CRC_AT, CRC_END = 8, 16
+"""Where its eight hex digits are."""
 
 _encode = msgspec.json.Encoder().encode
 _decoder: "msgspec.json.Decoder[AnyEvent]" = msgspec.json.Decoder(AnyEvent)

@@ -41,6 +41,7 @@ from rollmq.core.job import (
     BY_RETURN,
     BY_SNOOZE,
     BY_TIMEOUT,
+    BY_UNSTARTED_LOSS,
     CANCELLED,
     DEAD,
     DONE,
@@ -265,7 +266,10 @@ class Machine:
         if is_gone and event.started:
             job.crashes += 1
             self._remember_error(job, event, LOST_ERROR, f"{event.worker_id} went away while it ran", "")
-        self._requeue(job, event, BY_LOSS if is_gone else BY_RETURN, 0, keeps_place=not event.started)
+        ended_by = BY_RETURN
+        if is_gone:
+            ended_by = BY_LOSS if event.started else BY_UNSTARTED_LOSS
+        self._requeue(job, event, ended_by, 0, keeps_place=not event.started)
         return job
 
     def _ending(self, event: Ending) -> Job | None:

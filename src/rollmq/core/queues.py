@@ -38,11 +38,8 @@ class Lane:
         self.has_timer = False
 
     def append(self, job: Job) -> None:
-        """To the end; behind every job that has waited at this level as long or longer."""
-        after = self.tail
-        while after is not None and _place(after) > _place(job):
-            after = after.prev
-        self._link(job, after)
+        """To the end."""
+        self._link(job, self.tail)
 
     def give_back(self, job: Job) -> None:
         """To where it was before it was assigned: near the front, so look from there."""
@@ -109,6 +106,7 @@ class ExecQueue:
         "is_paused",
         "levels",
         "name",
+        "parked_count",
         "queued_count",
         "refuses_submits",
         "ring_mask",
@@ -120,6 +118,8 @@ class ExecQueue:
         self.levels: list[Level | None] = [None] * (PRIORITY_MAX + 1)
         self.ring_mask = 0
         self.queued_count = 0
+        self.parked_count = 0
+        """Lanes that wait only because their clients are at their caps."""
         self.delayed_count = 0
         self.inflight_count = 0
         self.is_paused = False
@@ -257,6 +257,7 @@ class Queues:
             return
         if lane in lane.client.parked:
             del lane.client.parked[lane]
+            lane.exec.parked_count -= 1
         else:
             lane.exec.deactivate(lane)
 
@@ -274,6 +275,7 @@ class Queues:
             if client.inflight_count < (client.cap or self._cap_default()):
                 return lane.head
             queue.deactivate(lane)
+            queue.parked_count += 1
             client.parked[lane] = None
         return None
 
@@ -293,6 +295,7 @@ class Queues:
         """
         if client.parked and client.inflight_count < (client.cap or self._cap_default()):
             lane, _ = client.parked.popitem(last=False)
+            lane.exec.parked_count -= 1
             self._activate(lane)
             if client.parked:
                 self.owed[client] = None
@@ -336,7 +339,7 @@ class Queues:
         for job in self._delays.pop_due(now_us):
             queue = self.execs[job.exec]
             queue.delayed_count -= 1
-            job.since_us = job.place_us
+            job.since_us = now_us
             self._enter(job, queue.lane_for(job.priority, clients[job.client_id]))
             budget -= 1
             if budget <= 0:
@@ -363,7 +366,7 @@ class Queues:
         """Raise what has waited long enough at the lane's level."""
         step_us = self._ageing_us()
         while lane.level.number < PRIORITY_MAX and budget > 0:
-            if not self._raise_head(lane, now_us - step_us, step_us):
+            if not self._raise_head(lane, now_us, step_us):
                 break
             budget -= 1
         head = lane.head if lane.level.number < PRIORITY_MAX else None
@@ -371,13 +374,13 @@ class Queues:
         self._ageing.push(since_us + step_us, lane)
         return budget
 
-    def _raise_head(self, lane: Lane, since_us_max: int, step_us: int) -> bool:
+    def _raise_head(self, lane: Lane, now_us: int, step_us: int) -> bool:
         """Move the lane's first job a level up if it came to this one early enough."""
         job = lane.head
-        if job is None or job.since_us > since_us_max:
+        if job is None or job.since_us + step_us > now_us:
             return False
         self._leave(job, lane)
-        job.since_us += step_us
+        job.since_us = now_us
         self._enter(job, lane.exec.lane_for(lane.level.number + 1, lane.client))
         return True
 
@@ -395,11 +398,6 @@ class Queues:
         higher = sum(level.count for level in levels if level is not None)
         turns = max(len(lane.level.ring), 1)
         return higher + min(ahead * turns, lane.level.count - 1)
-
-    def capped_client_count(self, queue: ExecQueue) -> int:
-        """How many clients wait in this exec only because they are at their cap."""
-        lanes = (lane for level in queue.levels if level is not None for lane in level.lanes.values())
-        return len({lane.client.client_id for lane in lanes if lane in lane.client.parked})
 
     def lanes(self) -> Iterator[Lane]:
         """Every lane that has jobs; for checks and tests, it is long."""

@@ -253,6 +253,19 @@ class Scheduler:
         }
         return Reach(len(found), sum(slot.credit for slot in found.values()))
 
+    def credit_by_exec(self, queues: Iterable[ExecQueue]) -> list[int]:
+        """The free credit that each exec could use. Execs that the same patterns match are counted once."""
+        known: dict[tuple[str, ...], int] = {}
+        credits = []
+        for queue in queues:
+            route = self._route(queue)
+            key = tuple(pattern.text for pattern in route)
+            if key not in known:
+                slots = {slot.worker_id: slot.credit for p in route for slot in p.workers.values()}
+                known[key] = sum(slots.values())
+            credits.append(known[key])
+        return credits
+
     def _try(self, pattern: Pattern) -> Choice | None:
         """One step with a hot pattern: a choice, or one reason less for it to be hot."""
         slot = pattern.best()

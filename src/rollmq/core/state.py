@@ -10,14 +10,16 @@ It knows no files: `store.snapshot` writes and reads these lines.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain as join
 from typing import TypeAlias
+from zlib import crc32
 
 import msgspec
 
 from rollmq.core.dedup import KeyRecord
 from rollmq.core.events import FORMAT_VERSION, MACHINE_VERSION, Counts, Members, Settings
 from rollmq.core.job import DEAD, INFLIGHT, PRIORITY_MAX, Finished, Job, JobRecord, job_of, record_of
-from rollmq.core.line import LineDamaged, decode_part, seal
+from rollmq.core.line import CRC_AT, CRC_END, LineDamaged, decode_part, seal
 from rollmq.core.machine import Machine
 from rollmq.core.parties import ClientRecord, ClientState, WorkerRecord
 from rollmq.core.record import Record
@@ -64,6 +66,8 @@ class StateEnd(Record, tag="end"):
 
     counts: Counts
     lines: int
+    chain: int
+    """crc32 over the crcs of all lines before, so that lines put into another order are found too."""
     forgotten_id: str = ""
 
 
@@ -94,12 +98,18 @@ def dump_state(machine: Machine) -> Iterator[bytes]:
     header = StateHeader(
         FORMAT_VERSION, MACHINE_VERSION, machine.last_index, machine.last_term, machine.last_at_us
     )
-    line_count = 2
-    yield seal(_encode(header))
-    for record in _records(machine):
+    line_count, chain = 1, 0
+    for record in join((header,), _records(machine)):
         line_count += 1
-        yield seal(_encode(record))
-    yield seal(_encode(StateEnd(machine.counts(), line_count, machine.finished.forgotten_id)))
+        line = seal(_encode(record))
+        chain = _chained(line, chain)
+        yield line
+    yield seal(_encode(StateEnd(machine.counts(), line_count, chain, machine.finished.forgotten_id)))
+
+
+def _chained(line: bytes, chain: int) -> int:
+    """The crc over all lines' crcs, one line further."""
+    return crc32(line[CRC_AT:CRC_END], chain)
 
 
 def _records(machine: Machine) -> Iterator[AnyRecord]:
@@ -125,7 +135,7 @@ def _records(machine: Machine) -> Iterator[AnyRecord]:
 def load_state(lines: Iterable[bytes], *, is_indexed: bool = True) -> Machine:
     """The machine whose state the lines hold. Raises StateDamaged, never anything else."""
     machine = Machine(is_indexed=is_indexed)
-    line_count = 0
+    line_count = chain = 0
     end: StateEnd | None = None
     for line in lines:
         line_count += 1
@@ -140,6 +150,7 @@ def load_state(lines: Iterable[bytes], *, is_indexed: bool = True) -> Machine:
         if isinstance(record, StateEnd):
             end = record
         else:
+            chain = _chained(line, chain)
             _take(machine, record, line_count)
     if end is None:
         raise StateDamaged(f"the state ends after {line_count} lines, without its last")
@@ -150,6 +161,8 @@ def load_state(lines: Iterable[bytes], *, is_indexed: bool = True) -> Machine:
         raise StateDamaged(
             f"{machine.counts()} in {line_count} lines, but it says {end.counts} in {end.lines}"
         )
+    if end.chain != chain:
+        raise StateDamaged("the lines are not in the order in which they were written")
     return machine
 
 
