@@ -170,10 +170,10 @@ class Leadership:
     def appends(self) -> Iterable[AppendEntries]:
         """The messages to send now: lines where there is room, heartbeats where due."""
         for progress in self._followers.values():
+            if progress.next_index <= self._log.snapshot_index:
+                progress.needs_snapshot = True
             while progress.next_index <= self._log.last_index and progress.has_room(self._settings):
-                if progress.next_index <= self._log.snapshot_index:
-                    progress.needs_snapshot = True
-                elif progress.next_index < self._log.held_index:
+                if progress.next_index < self._log.held_index:
                     self._ask_for_lines(progress)
                 else:
                     yield self._append_from_memory(progress)
