@@ -1,0 +1,1 @@
+"""Several whole replicas in one process: Raft core, machine and leader together."""

@@ -1,0 +1,126 @@
+"""Decide early, speak late: what a leader decided and nobody committed is neither told nor kept."""
+
+import pytest
+
+from rollmq.core.line import decode_line
+from tests.core.audit import audit
+from tests.replica.trio import Member, Trio, state_of
+
+
+def settle(trio: Trio) -> None:
+    """Heal everything and let it come to rest."""
+    trio.cut_off.clear()
+    trio.leader()
+    trio.run(2_000)
+
+
+def assert_equal_everywhere(trio: Trio) -> None:
+    members = list(trio.members.values())
+    assert {member.replica.machine.last_index for member in members} == {
+        trio.leader().replica.machine.last_index
+    }
+    assert len({state_of(member) for member in members}) == 1
+    for member in members:
+        audit(member.replica.machine)
+        assert member.replica.machine.no_ops == 0
+
+
+def test_replicas_of_a_group_have_the_same_state_byte_for_byte() -> None:
+    trio = Trio()
+    leader = trio.leader()
+    jobs = {trio.submit(leader) for _ in range(20)}
+    settle(trio)
+    assert leader.accepted() == jobs
+    assert_equal_everywhere(trio)
+
+
+def test_a_decision_is_applied_at_once_and_told_only_when_a_majority_has_it() -> None:
+    trio = Trio()
+    leader = trio.leader()
+    trio.cut_off = set(trio.node_ids) - {leader.node_id}
+    job = trio.submit(leader)
+    trio.run(50)
+    assert job in leader.replica.machine.jobs
+    assert job not in leader.accepted()
+    trio.cut_off = set()
+    trio.run(300)
+    assert job in leader.accepted()
+
+
+def cut_off_leader_with_a_tail() -> tuple[Trio, Member, str]:
+    """A leader that decided something alone, while the others elected another and went on."""
+    trio = Trio()
+    old = trio.leader()
+    kept = trio.submit(old)
+    trio.run(500)
+    assert kept in old.accepted()
+    trio.cut_off = {old.node_id}
+    lost = trio.submit(old)
+    new = trio.leader()
+    assert new is not old
+    trio.submit(new)
+    trio.run(500)
+    return trio, old, lost
+
+
+def test_a_cut_tail_is_rolled_back_and_its_effects_are_never_told() -> None:
+    trio, old, lost = cut_off_leader_with_a_tail()
+    assert lost in old.replica.machine.jobs
+    settle(trio)
+    assert old.rebuilt_count == 1
+    assert lost not in old.replica.machine.jobs
+    assert all(lost not in member.accepted() for member in trio.members.values())
+    assert_equal_everywhere(trio)
+
+
+def test_a_leader_that_a_majority_no_longer_hears_steps_down_and_says_nothing() -> None:
+    trio, old, lost = cut_off_leader_with_a_tail()
+    trio.run(1_000)
+    assert old.replica.leader is None
+    assert lost not in old.accepted()
+
+
+def test_a_node_does_not_campaign_while_its_machine_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    trio, old, _ = cut_off_leader_with_a_tail()
+    monkeypatch.setattr(old, "_rebuild", lambda: None)
+    trio.cut_off.clear()
+    trio.run(1_000)
+    term = old.replica.raft.term
+    trio.cut_off = set(trio.node_ids) - {old.node_id}
+    trio.run(5_000)
+    assert old.replica.raft.term == term
+    monkeypatch.undo()
+    old._rebuild()
+    settle(trio)
+    assert_equal_everywhere(trio)
+
+
+def test_a_new_leader_counts_what_the_old_one_committed_and_resent_submits_are_accepted_once() -> None:
+    trio, old, lost = cut_off_leader_with_a_tail()
+    settle(trio)
+    leader = trio.leader()
+    lines = [decode_line(line) for line in leader.lines]
+    assert [event.index for event in lines] == list(range(1, len(lines) + 1))
+    assert not any(getattr(event, "job_id", None) == lost for event in lines)
+    del old
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_through_a_storm_of_partitions_nothing_told_is_lost(seed: int) -> None:
+    trio = Trio(seed=seed, size=5 if seed % 4 == 0 else 3)
+    told: set[str] = set()
+    trio.leader()
+    for _ in range(25):
+        trio.cut_off = set(
+            trio.chance.sample(trio.node_ids, trio.chance.randint(0, len(trio.node_ids) // 2 + 1))
+        )
+        for _ in range(trio.chance.randint(1, 6)):
+            for member in trio.leaders():
+                trio.submit(member)
+            trio.run(trio.chance.choice((10, 50, 200, 600)))
+    settle(trio)
+    for member in trio.members.values():
+        told |= member.accepted()
+    assert told
+    assert_equal_everywhere(trio)
+    assert told <= set(trio.leader().replica.machine.jobs)
