@@ -29,41 +29,63 @@ class Event(
     """What every line has. Invariant: index grows by one; term and at_us never fall."""
 
     index: int
+    """Its place in the log: the entry before it has one less."""
     term: int
+    """The term of the leader that decided it."""
     at_us: int
+    """Log time: read once, by that leader."""
 
 
 class Backoff(Part, frozen=True):
     """The pause before try n+1: first_us * factor^(n-1), at most max_us, times a random 1-jitter..1."""
 
     first_us: int = 1_000_000
+    """Before the second try."""
     factor: float = 2.0
+    """How much longer each pause is than the one before."""
     max_us: int = 600_000_000
+    """No pause is longer."""
     jitter: float = 0.25
+    """Which share of the pause chance may take off. What it was is in the event that it decided."""
 
 
 class Enqueue(Event, frozen=True, tag="enqueue"):
     """A job is accepted: into its exec's queue."""
 
     job_id: str
+    """Made by the client, once: a UUIDv7 in log time. A repeated submit has the same."""
     client_id: str
+    """The tenant: whose turn, cap and weight count."""
     exec: str
+    """What is to be run, and so which queue."""
     payload: bytes = b""
+    """The user's bytes, after the codec."""
     payload_bytes: int = 0
+    """Their length, for readers who leave the payload out."""
     content_type: str = ""
+    """What the payload is, as the caller says; never looked at."""
     content_digest: str = ""
     """Of the payload before any codec, so that a repeated key can be compared. Hex, "" without a key."""
     key_id: str = ""
     """Names the codec's key; the key itself is never logged."""
     key: str = ""
+    """The caller's own name for this job, remembered with client and exec: a repeat gets the first job."""
     headers: dict[str, str] | None = None
+    """The caller's labels and trace context; handed to the worker."""
     priority: int = 0
+    """0 to 9, higher first."""
     not_before_us: int = 0
+    """Not assigned before this log time; 0 is at once."""
     expires_at_us: int = 0
+    """Into the DLQ if no attempt has begun by then; 0 is never."""
     timeout_us: int = 600_000_000
+    """From the handler's start; then the attempt is ended."""
     timeout_factor: float = 1.0
+    """How much longer the timeout of each try is than the one before."""
     tries_max: int = 5
+    """Tries of one life; then the DLQ."""
     backoff: Backoff | None = None
+    """Null: the defaults of `Backoff`."""
 
 
 class Assign(Event, frozen=True, tag="assign"):
@@ -71,10 +93,13 @@ class Assign(Event, frozen=True, tag="assign"):
 
     job_id: str
     worker_id: str
+    """Who runs it."""
     attempt: int
+    """From 1, over all lives."""
     ready_us: int
     """When the job could first have been assigned: latest of enqueue, not_before and last requeue."""
     credit_left: int
+    """How many more jobs the worker takes after this one; for reports."""
 
 
 class Ending(Event, frozen=True):
@@ -82,12 +107,15 @@ class Ending(Event, frozen=True):
 
     job_id: str
     fence: Fence
+    """(term, index) of the assign that began the attempt."""
     attempt: int
     worker_id: str
     started: bool
+    """The handler had started, or must be presumed to have."""
     tries: int
     """Tries of this life, this attempt included if it counts as one."""
     held_us: int
+    """From assign to this event, in log time."""
     run_us: int | None
     """By the worker's monotonic clock; null when it did not say."""
 
@@ -96,18 +124,24 @@ class Ack(Ending, frozen=True, tag="ack"):
     """The handler succeeded: the job is finished, its result kept for its retention."""
 
     result: bytes = b""
+    """The handler's bytes, after the codec."""
     result_bytes: int = 0
+    """Their length."""
     content_type: str = ""
     key_id: str = ""
+    """Names the codec's key of the result."""
 
 
 class FailRequeue(Ending, frozen=True, tag="fail_requeue"):
     """The handler failed or snoozed: back to the queue, after its backoff."""
 
     error_type: str = ""
+    """The exception's class, or what the handler calls it."""
     error_message: str = ""
     error_detail: str = ""
+    """The traceback, after the codec."""
     not_before_us: int = 0
+    """The end of its backoff."""
     counted: bool = True
     """False for a snooze: the attempt is no try."""
 
@@ -116,12 +150,14 @@ class TimeoutRequeue(Ending, frozen=True, tag="timeout_requeue"):
     """Over its time: back to the queue, after its backoff."""
 
     not_before_us: int = 0
+    """The end of its backoff."""
 
 
 class WorkerDownRequeue(Ending, frozen=True, tag="worker_down_requeue"):
     """The worker is gone, drained, refused the job or gave it back: back to the queue at once."""
 
     reason: str = "gone"
+    """gone, drained, refused or taken back. Only the first says that the worker died."""
 
 
 class MaybeEnding(Event, frozen=True):
@@ -129,6 +165,7 @@ class MaybeEnding(Event, frozen=True):
 
     job_id: str
     fence: Fence | None = None
+    """Null: the job was queued, and what follows is left out."""
     attempt: int = 0
     worker_id: str = ""
     started: bool = False
@@ -141,6 +178,7 @@ class Dlq(MaybeEnding, frozen=True, tag="dlq"):
     """Into the dead letters: tries or starts used up, rejected, expired, or poison."""
 
     reason: str = ""
+    """Why there is no further try."""
     error_type: str = ""
     error_message: str = ""
     error_detail: str = ""
@@ -151,6 +189,7 @@ class Redrive(Event, frozen=True, tag="redrive"):
 
     job_ids: list[str]
     by: str = ""
+    """The operator."""
     why: str = ""
 
 
@@ -174,7 +213,9 @@ class Client(Event, frozen=True, tag="client"):
 
     client_id: str
     cap: int
+    """Most of its jobs in flight at once; 0 is the group's default."""
     weight: int = 1
+    """Its share of turns beside other clients."""
     by: str = ""
 
 
@@ -183,10 +224,13 @@ class Worker(Event, frozen=True, tag="worker"):
 
     worker_id: str
     instance: str
+    """Drawn at each start of its process."""
     host: str = ""
     release: str = ""
     patterns: list[str] = []
+    """Matched against `job.assign.<exec>`."""
     hands: int = 1
+    """How many jobs it runs at once."""
 
 
 class Pause(Event, frozen=True, tag="pause"):
@@ -194,6 +238,7 @@ class Pause(Event, frozen=True, tag="pause"):
 
     exec: str
     submits: bool = False
+    """New jobs are refused too."""
     by: str = ""
     why: str = ""
 
@@ -234,6 +279,7 @@ class Pipeline(Event, frozen=True, tag="pipeline"):
 
     name: str
     confirmed_index: int
+    """Everything up to here has been taken."""
 
 
 class Counts(Part, frozen=True):
@@ -257,9 +303,12 @@ class ExecCensus(Part, frozen=True):
     exec: str
     queued: int = 0
     delayed: int = 0
+    """Of the queued ones, how many wait for their time."""
     inflight: int = 0
     free_credit: int = 0
+    """Of the workers that could take its jobs."""
     capped_clients: int = 0
+    """Clients with jobs here that are at their cap."""
 
 
 class SnapshotMarker(Event, frozen=True, tag="snapshot_marker"):
@@ -268,10 +317,15 @@ class SnapshotMarker(Event, frozen=True, tag="snapshot_marker"):
     segment_digest: str = ""
     """sha256 of the segment's bytes before this line, its header included."""
     counts: Counts = Counts()
+    """Of the state as of this entry, to compare replicas by."""
     snapshot_index: int = 0
+    """Of the leader's newest snapshot; 0 when there is none."""
     snapshot_digest: str = ""
+    """sha256 of that snapshot's file."""
     execs: list[ExecCensus] = []
+    """Census of the busiest execs, bounded."""
     workers: list[str] = []
+    """Census of the connected workers, bounded."""
 
 
 class Noop(Event, frozen=True, tag="noop"):
@@ -283,6 +337,7 @@ class Member(Part, frozen=True):
 
     node_id: str
     voter: bool = True
+    """False: a learner that does not count yet."""
 
 
 class Members(Event, frozen=True, tag="members"):
