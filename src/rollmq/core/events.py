@@ -77,7 +77,7 @@ class Enqueue(Event, frozen=True, tag="enqueue"):
     not_before_us: int = 0
     """Not assigned before this log time; 0 is at once."""
     expires_at_us: int = 0
-    """Into the DLQ if no attempt has begun by then; 0 is never."""
+    """Into the DLQ if it is queued then, for the first time or again; 0 is never."""
     timeout_us: int = 600_000_000
     """From the handler's start; then the attempt is ended."""
     timeout_factor: float = 1.0
