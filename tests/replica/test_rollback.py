@@ -2,7 +2,9 @@
 
 import pytest
 
+from rollmq.core.effects import Refused
 from rollmq.core.line import decode_line
+from rollmq.core.raft_ready import RaftSettings
 from tests.core.audit import audit
 from tests.replica.trio import Member, Trio, state_of
 
@@ -45,6 +47,23 @@ def test_a_decision_is_applied_at_once_and_told_only_when_a_majority_has_it() ->
     trio.cut_off = set()
     trio.run(300)
     assert job in leader.accepted()
+
+
+def test_uncommitted_bytes_are_bounded_and_submits_beyond_them_are_refused() -> None:
+    trio = Trio()
+    leader = trio.leader()
+    trio.run(500)
+    trio.cut_off = set(trio.node_ids) - {leader.node_id}
+    leader.replica.raft._settings = RaftSettings(uncommitted_bytes_max=1_000)
+    jobs = [trio.submit(leader) for _ in range(20)]
+    assert jobs[0] in leader.replica.machine.jobs
+    assert jobs[-1] not in leader.replica.machine.jobs
+    settle(trio)
+    refused = [
+        effect for member in trio.members.values() for effect in member.told if isinstance(effect, Refused)
+    ]
+    assert {effect.code for effect in refused} == {"overloaded"}
+    assert_equal_everywhere(trio)
 
 
 def cut_off_leader_with_a_tail() -> tuple[Trio, Member, str]:

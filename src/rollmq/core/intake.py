@@ -66,6 +66,8 @@ class Intake:
         self.is_disk_low = False
         """Told by the host. Submits are refused, acks go on."""
         self.is_draining = False
+        self.is_overloaded = False
+        """Told by the replica: as many bytes as may be uncommitted are. What ends jobs still goes on."""
         self._wishes: dict[str, Wish] = {}
 
     def hello(self, client_id: str, wish: Wish) -> str | None:
@@ -176,6 +178,8 @@ class Intake:
         machine = self._desk.machine
         if self.is_draining:
             return "shutting_down", "this leader is shutting down; another takes over"
+        if self.is_overloaded:
+            return "overloaded", "the disks or the other nodes do not keep up; send fewer jobs at once"
         if self.is_disk_low:
             return "disk_low", "the leader's disk is nearly full; running jobs go on, new ones are refused"
         if machine.paused.get(submit.exec):
@@ -185,7 +189,7 @@ class Intake:
         if queued_count >= settings.queued_max:
             return "queue_full", f"{queued_count:,} jobs are queued, the most that is allowed"
         if machine.queued_bytes + len(submit.payload) > settings.queued_bytes_max:
-            text = f"payloads of {machine.queued_bytes:,} bytes are queued, {settings.queued_bytes_max:,} are allowed"
+            text = f"payloads of {machine.queued_bytes:,} bytes are queued, of {settings.queued_bytes_max:,}"
             return "queue_full", f"{text}; this one has {len(submit.payload):,}"
         if submit.key and self._is_key_window_full(submit.client_id):
             count = settings.keys_per_client_max

@@ -99,7 +99,9 @@ class Replica:
         """What there is to do. Call it after each turn's inputs, and again after `persisted`."""
         self._follow_role()
         if self.leader is not None:
-            self.leader.schedule()
+            self.leader.intake.is_overloaded = not self.raft.can_propose
+            if self.raft.can_propose:
+                self.leader.schedule()
             self._take_lines(self.leader)
         ready = self.raft.ready()
         needs_rebuild = False
