@@ -98,7 +98,7 @@ def test_a_sound_directory_is_told_to_be_sound(state: Path) -> None:
     assert {path: path.read_bytes() for path in state.rglob("*") if path.is_file()} == before
 
 
-def test_verify_speaks_json(state: Path) -> None:
+def test_verify_can_answer_in_json(state: Path) -> None:
     result = run("log", "verify", "--json", state)
     told = json.loads(result.stdout)
     assert result.exit_code == 0

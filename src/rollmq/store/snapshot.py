@@ -6,13 +6,14 @@ The lines are the machine's own (`core.state`); this module moves them to and fr
 """
 
 import hashlib
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
 from rollmq.core.events import FORMAT_VERSION
-from rollmq.core.line import LineDamaged, decode_part, open_line
+from rollmq.core.line import BODY_AT, LineDamaged, decode_part
 from rollmq.core.state import StateEnd, StateHeader
 from rollmq.errors import WrongFormatVersion
 from rollmq.store.disk import Disk
@@ -65,26 +66,33 @@ def check_state(disk: Disk, state: StateName) -> StateFile:
     Raises LineDamaged (with the line's number), OSError, WrongFormatVersion.
     """
     sha = hashlib.sha256()
+    crc32 = zlib.crc32
     lines_count = 0
     size_bytes = 0
     header: StateHeader | None = None
     last = b""
-    for lines in _line_blocks(disk, state.name):
-        for line in lines:
-            lines_count += 1
-            try:
-                open_line(line)
-            except LineDamaged as error:
-                raise LineDamaged(f"line {lines_count}: {error}") from error
-        block = b"".join(lines)
-        sha.update(block)
-        size_bytes += len(block)
-        if header is None:
-            header = _header_of(disk, state, lines[0])
-        last = lines[-1]
+    file = disk.open(state.name, "read")
+    try:
+        blocks = Blocks(file)
+        for pieces in blocks:
+            for piece in pieces:
+                lines_count += 1
+                rest = piece[BODY_AT:]
+                if piece[:BODY_AT] != b'{"crc":"%08x",' % crc32(rest):
+                    raise LineDamaged(f"line {lines_count}: the crc does not match the line")
+            if header is None:
+                header = _header_of(disk, state, pieces[0] + b"\n")
+            last = pieces[-1]
+            block = b"\n".join([*pieces, b""])
+            sha.update(block)
+            size_bytes += len(block)
+    finally:
+        file.close()
+    if blocks.tail:
+        raise LineDamaged(f"line {lines_count + 1}: the line has no newline")
     if header is None:
         raise LineDamaged("line 1: the file is empty")
-    end: StateEnd = decode_part(last, _end_decoder)
+    end: StateEnd = decode_part(last + b"\n", _end_decoder)
     if end.lines != lines_count:
         raise LineDamaged(f"line {lines_count}: the last line counts {end.lines} lines")
     return StateFile(
@@ -94,8 +102,15 @@ def check_state(disk: Disk, state: StateName) -> StateFile:
 
 def read_state_lines(disk: Disk, name: str) -> Iterator[bytes]:
     """The lines of a state file, as `load_state` takes them (and checks them). Raises OSError."""
-    for lines in _line_blocks(disk, name):
-        yield from lines
+    file = disk.open(name, "read")
+    try:
+        blocks = Blocks(file)
+        for pieces in blocks:
+            yield from [piece + b"\n" for piece in pieces]
+        if blocks.tail:
+            yield blocks.tail
+    finally:
+        file.close()
 
 
 def _header_of(disk: Disk, state: StateName, line: bytes) -> StateHeader:
@@ -107,18 +122,6 @@ def _header_of(disk: Disk, state: StateName, line: bytes) -> StateHeader:
             f"line 1: it holds the state as of {header.index}, its name says {state.last_index}"
         )
     return header
-
-
-def _line_blocks(disk: Disk, name: str) -> Iterator[list[bytes]]:
-    file = disk.open(name, "read")
-    try:
-        blocks = Blocks(file)
-        for pieces in blocks:
-            yield [piece + b"\n" for piece in pieces]
-        if blocks.tail:
-            yield [blocks.tail]
-    finally:
-        file.close()
 
 
 def _in_blocks(lines: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
