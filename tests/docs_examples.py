@@ -54,8 +54,8 @@ def at(index: int) -> int:
 
 
 STORY: tuple[AnyEvent, ...] = (
-    Members(index=1, term=1, at_us=at(1), group=GROUP, members=[Member(node_id=node) for node in NODES]),
-    Noop(index=2, term=1, at_us=at(2)),
+    Noop(index=1, term=1, at_us=at(1)),
+    Members(index=2, term=1, at_us=at(2), group=GROUP, members=[Member(node_id=node) for node in NODES]),
     Settings(index=3, term=1, at_us=at(3), starts_max=50, by="olga"),
     Client(index=4, term=1, at_us=at(4), client_id="webshop", cap=200, weight=3, by="olga"),
     Enqueue(
@@ -105,15 +105,26 @@ STORY: tuple[AnyEvent, ...] = (
         error_message="cat.png",
         not_before_us=at(10),
     ),
+    Worker(
+        index=9,
+        term=1,
+        at_us=at(10),
+        worker_id="w2",
+        instance="1a79a4d6",
+        host="box-8",
+        release="2026.11",
+        patterns=["job.assign.>"],
+        hands=1,
+    ),
     Assign(
-        index=9, term=1, at_us=at(10), job_id=JOB, worker_id="w2", attempt=2, ready_us=at(10), credit_left=1
+        index=10, term=1, at_us=at(10), job_id=JOB, worker_id="w2", attempt=2, ready_us=at(10), credit_left=1
     ),
     TimeoutRequeue(
-        index=10,
+        index=11,
         term=1,
         at_us=at(610),
         job_id=JOB,
-        fence=(1, 9),
+        fence=(1, 10),
         attempt=2,
         worker_id="w2",
         started=True,
@@ -122,9 +133,9 @@ STORY: tuple[AnyEvent, ...] = (
         run_us=None,
         not_before_us=at(614),
     ),
-    Noop(index=11, term=2, at_us=at(612)),
+    Noop(index=12, term=2, at_us=at(612)),
     Assign(
-        index=12,
+        index=13,
         term=2,
         at_us=at(614),
         job_id=JOB,
@@ -134,11 +145,11 @@ STORY: tuple[AnyEvent, ...] = (
         credit_left=7,
     ),
     WorkerDownRequeue(
-        index=13,
+        index=14,
         term=2,
         at_us=at(615),
         job_id=JOB,
-        fence=(2, 12),
+        fence=(2, 13),
         attempt=3,
         worker_id="w1",
         started=False,
@@ -148,7 +159,7 @@ STORY: tuple[AnyEvent, ...] = (
         reason="gone",
     ),
     Assign(
-        index=14,
+        index=15,
         term=2,
         at_us=at(615),
         job_id=JOB,
@@ -158,26 +169,26 @@ STORY: tuple[AnyEvent, ...] = (
         credit_left=1,
     ),
     Dlq(
-        index=15,
+        index=16,
         term=2,
         at_us=at(617),
         job_id=JOB,
-        fence=(2, 14),
+        fence=(2, 15),
         attempt=4,
         worker_id="w2",
         started=True,
         tries=3,
         held_us=2_000_000,
         run_us=1_870_004,
-        reason="tries_max",
+        reason="tries",
         error_type="FileNotFoundError",
         error_message="cat.png",
     ),
-    Pause(index=16, term=2, at_us=at(700), exec="image.resize", submits=True, by="olga", why="storage moves"),
-    Resume(index=17, term=2, at_us=at(900), exec="image.resize", by="olga", why="storage is back"),
-    Redrive(index=18, term=2, at_us=at(901), job_ids=[JOB], by="olga", why="storage is back"),
+    Pause(index=17, term=2, at_us=at(700), exec="image.resize", submits=True, by="olga", why="storage moves"),
+    Resume(index=18, term=2, at_us=at(900), exec="image.resize", by="olga", why="storage is back"),
+    Redrive(index=19, term=2, at_us=at(901), job_ids=[JOB], by="olga", why="storage is back"),
     Assign(
-        index=19,
+        index=20,
         term=2,
         at_us=at(901),
         job_id=JOB,
@@ -187,11 +198,11 @@ STORY: tuple[AnyEvent, ...] = (
         credit_left=1,
     ),
     Ack(
-        index=20,
+        index=21,
         term=2,
         at_us=at(902),
         job_id=JOB,
-        fence=(2, 19),
+        fence=(2, 20),
         attempt=5,
         worker_id="w2",
         started=True,
@@ -202,10 +213,10 @@ STORY: tuple[AnyEvent, ...] = (
         result_bytes=11,
         content_type="text/plain",
     ),
-    Enqueue(index=21, term=2, at_us=at(903), job_id=OTHER_JOB, client_id="webshop", exec="mail.send"),
-    Cancel(index=22, term=2, at_us=at(904), job_id=OTHER_JOB, by="webshop", why="order withdrawn"),
+    Enqueue(index=22, term=2, at_us=at(903), job_id=OTHER_JOB, client_id="webshop", exec="mail.send"),
+    Cancel(index=23, term=2, at_us=at(904), job_id=OTHER_JOB, by="webshop", why="order withdrawn"),
     Enqueue(
-        index=23,
+        index=24,
         term=2,
         at_us=at(905),
         job_id=THIRD_JOB,
@@ -213,9 +224,17 @@ STORY: tuple[AnyEvent, ...] = (
         exec="mail.send",
         expires_at_us=at(910),
     ),
-    Dlq(index=24, term=2, at_us=at(910), job_id=THIRD_JOB, reason="expired"),
-    Drop(index=25, term=2, at_us=at(950), job_ids=[THIRD_JOB], by="olga", why="too old to matter"),
-    Pipeline(index=26, term=2, at_us=at(955), name="nightly", confirmed_index=20),
+    Dlq(
+        index=25,
+        term=2,
+        at_us=at(910),
+        job_id=THIRD_JOB,
+        reason="expired",
+        error_type="Expired",
+        error_message="not run in time",
+    ),
+    Drop(index=26, term=2, at_us=at(950), job_ids=[THIRD_JOB], by="olga", why="too old to matter"),
+    Pipeline(index=27, term=2, at_us=at(955), name="nightly", confirmed_index=21),
 )
 
 
@@ -224,11 +243,11 @@ def _marker() -> SnapshotMarker:
     digest = SegmentDigest(group=GROUP, first_index=1)
     digest.add_all(map(encode_line, STORY))
     return SnapshotMarker(
-        index=27,
+        index=28,
         term=2,
         at_us=at(960),
         segment_digest=digest.hexdigest(),
-        counts=Counts(finished=3, results=1, keys=1, clients=1, workers=1),
+        counts=Counts(finished=3, results=1, keys=1, clients=1, workers=2),
         execs=[ExecCensus(exec="image.resize", free_credit=8)],
         workers=["w1", "w2"],
     )

@@ -178,7 +178,7 @@ class Dlq(MaybeEnding, frozen=True, tag="dlq"):
     """Into the dead letters: tries or starts used up, rejected, expired, or poison."""
 
     reason: str = ""
-    """Why there is no further try."""
+    """tries or starts (used up), rejected, expired, or poison."""
     error_type: str = ""
     error_message: str = ""
     error_detail: str = ""
