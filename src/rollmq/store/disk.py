@@ -116,7 +116,14 @@ class OsDisk:
         return sorted(os.listdir(self.path_of(folder)))
 
     def make_folder(self, name: str) -> None:
-        self.path_of(name).mkdir(mode=FOLDER_MODE, parents=name == ".", exist_ok=True)
+        path = self.path_of(name)
+        made = [folder for folder in (path, *path.absolute().parents) if not folder.exists()]
+        path.mkdir(mode=FOLDER_MODE, parents=name == ".", exist_ok=True)
+        for folder in made if name == "." else ():
+            # The state directory must not be gone after a power cut: its name is in its parent. A parent
+            # that this user may not read cannot be synced, and that is no reason not to start.
+            with contextlib.suppress(PermissionError):
+                _sync_folder(folder.parent)
 
     def rename(self, old: str, new: str) -> None:
         self.path_of(old).rename(self.path_of(new))
@@ -125,11 +132,7 @@ class OsDisk:
         self.path_of(name).unlink()
 
     def sync_folder(self, name: str) -> None:
-        descriptor = os.open(self.path_of(name), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(self.path_of(name))
 
     def allocate(self, name: str, size_bytes: int) -> None:
         file = self.open(name, "create")
@@ -166,6 +169,14 @@ class OsDisk:
         if self._lock_descriptor >= 0:
             os.close(self._lock_descriptor)
             self._lock_descriptor = -1
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class GuardedDisk:

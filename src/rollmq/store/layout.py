@@ -100,6 +100,13 @@ def sealed_segments(disk: Disk) -> list[SegmentName]:
     return sorted(found)
 
 
+def all_segments(disk: Disk) -> list[SegmentName]:
+    """Every segment once, in order, also while a node seals: what moves meanwhile is seen in history/."""
+    found = {segment.first_index: segment for segment in open_segments(disk)}
+    found |= {segment.first_index: segment for segment in sealed_segments(disk)}
+    return sorted(found.values())
+
+
 def torn_copies(disk: Disk) -> list[tuple[int, str]]:
     """(number, name) of the kept copies of torn tails, oldest first."""
     found = [

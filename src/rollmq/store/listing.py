@@ -26,7 +26,7 @@ class LogListing:
         self.damages: list[Damage] = []
         """Lines that were left out because they are damaged. An unfinished end is none."""
         try:
-            self._segments = sorted([*layout.sealed_segments(disk), *layout.open_segments(disk)])
+            self._segments = layout.all_segments(disk)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotAStateDirectory(
                 path=disk.path_of(layout.ROOT), reason=f"it holds no {layout.WAL}/ and {layout.HISTORY}/"

@@ -59,7 +59,7 @@ class Verdict:
 def bytes_to_verify(disk: Disk) -> int:
     """How much there is to read, for a progress bar. Raises NotAStateDirectory, OSError."""
     _check_is_state(disk)
-    names = [segment.name for segment in [*layout.sealed_segments(disk), *layout.open_segments(disk)]]
+    names = [segment.name for segment in layout.all_segments(disk)]
     names += [state.name for state in [*layout.snapshots(disk), *layout.bases(disk)]]
     return sum(_size_of(disk, name) for name in names)
 
@@ -69,7 +69,7 @@ def verify_directory(disk: Disk, *, on_bytes: Callable[[int], None] | None = Non
     _check_is_state(disk)
     verdict = Verdict()
     mark = _small_files(disk, verdict)
-    segments = sorted([*layout.sealed_segments(disk), *layout.open_segments(disk)])
+    segments = layout.all_segments(disk)
     for first, last in undeclared(segments, verdict.gaps):
         verdict.damage(layout.WAL, f"entries {first} to {last} are missing: no segment holds them")
     if mark.first and not any(segment.first_index == mark.first for segment in segments):
@@ -144,7 +144,10 @@ def _segments(
     """Every segment, each checked against the one before. Returns the digests of snapshots by index."""
     digests: dict[int, str] = {}
     before: SegmentScan | None = None
-    for number, segment in enumerate(segments):
+    for number, listed in enumerate(segments):
+        segment = _present(disk, verdict, listed)
+        if segment is None:
+            continue
         scan = _scan(disk, verdict, segment, before, digests)
         verdict.segments_count += 1
         verdict.entries_count += scan.lines_read
@@ -159,6 +162,18 @@ def _segments(
     return digests
 
 
+def _present(disk: Disk, verdict: Verdict, segment: SegmentName) -> SegmentName | None:
+    """The segment under the name it has now: the running node may have sealed or dropped it meanwhile."""
+    if disk.exists(segment.name):
+        return segment
+    for each in layout.sealed_segments(disk):
+        if each.first_index == segment.first_index:
+            return each
+    verdict.gaps = read_gaps(disk)
+    is_dropped = verdict.gaps.covers(segment.first_index, segment.last_index or segment.first_index)
+    return None if is_dropped else segment
+
+
 def _scan(
     disk: Disk,
     verdict: Verdict,
@@ -170,14 +185,9 @@ def _scan(
         if type(event) is SnapshotMarker and event.snapshot_digest:
             digests[event.snapshot_index] = event.snapshot_digest
 
-    name = segment.name
-    if not disk.exists(name):
-        # Sealed by the running node since the folder was listed.
-        moved = [each for each in layout.sealed_segments(disk) if each.first_index == segment.first_index]
-        name = moved[0].name if moved else name
     scan = scan_segment(
         disk,
-        name,
+        segment.name,
         group=verdict.identity.group if verdict.identity else None,
         first_index=segment.first_index,
         last_term=before.last_term if before else 0,
@@ -188,7 +198,7 @@ def _scan(
         is_declared = verdict.gaps.covers(before.last_index + 1, segment.first_index - 1)
         if not is_declared:
             reason = f"it begins with {segment.first_index}, the log before it ends with {before.last_index}"
-            verdict.damage(name, reason)
+            verdict.damage(segment.name, reason)
     return scan
 
 
