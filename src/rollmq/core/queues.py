@@ -294,7 +294,8 @@ class Queues:
         steps for every job that ends; `pay_owed` gives back the others when there is nothing else to do.
         """
         if client.parked and client.inflight_count < (client.cap or self._cap_default()):
-            lane, _ = client.parked.popitem(last=False)
+            lane = _highest_parked(next(iter(client.parked)))
+            del client.parked[lane]
             lane.exec.parked_count -= 1
             self._activate(lane)
             if client.parked:
@@ -419,3 +420,13 @@ class Queues:
 
 def _is_delayed(job: Job) -> bool:
     return job.state == QUEUED and job.lane is None
+
+
+def _highest_parked(lane: Lane) -> Lane:
+    """The client's lane of the highest level that is parked in this lane's exec: priorities come first there."""
+    client = lane.client
+    for level in reversed(lane.exec.levels[lane.level.number + 1 :]):
+        higher = level.lanes.get(client.client_id) if level is not None else None
+        if higher is not None and higher in client.parked:
+            return higher
+    return lane
