@@ -156,7 +156,7 @@ def test_what_was_committed_survives_every_change_of_leader() -> None:
 
 
 def test_a_deposed_leaders_uncommitted_lines_are_cut_and_its_host_is_told_from_where() -> None:
-    """SPEC rule 3: decided early, never spoken."""
+    """Rule 3: decided early, never spoken."""
     group = Group(3)
     group.elect("n1")
     group.isolate("n1")

@@ -405,7 +405,7 @@ def test_a_single_voter_stands_as_soon_as_its_campaign_is_no_longer_held() -> No
 
 
 def test_a_node_without_a_vote_gives_none_confirms_nothing_and_never_stands() -> None:
-    """SPEC rule 7: a damaged node counts for nothing until it is repaired."""
+    """Rule 7: a damaged node counts for nothing until it is repaired."""
     group = Group(3, disks={"n1": disk_of(1, 1)})
     group.crash("n1")
     group.start("n1", has_vote=False)
