@@ -20,7 +20,7 @@ from tests.house_rules import python_files
 
 DOCS = docs_tables.DOCS
 LITERAL_LINE = re.compile(r'^```json\n(\{"crc":"[0-9a-f]{8}","type":.*\})\n```$', re.MULTILINE)
-CITATION = re.compile(r"\b(rule|pitfall)s? (\d+)(?: and (\d+))?")
+CITATION = re.compile(r"\b([Rr]ule|[Pp]itfall)s? (\d+)(?: and (\d+))?")
 RENEW = "run: .venv/bin/python -m tests.docs_tables --rewrite"
 
 
@@ -139,7 +139,7 @@ def test_every_rule_and_pitfall_that_the_code_cites_can_be_looked_up() -> None:
             unknown += [
                 f"{path.name}: {kind} {number}"
                 for number in filter(None, (first, second))
-                if int(number) not in known[kind]
+                if int(number) not in known[kind.lower()]
             ]
     assert known["rule"] == set(range(1, 10))
     assert unknown == []

@@ -421,7 +421,7 @@ def test_a_message_that_can_describe_no_log_is_ignored_and_counted(message: Appe
 
 
 def test_counts_of_the_state_are_told_in_answers_also_across_terms() -> None:
-    """Rule 5: a marker seals."""
+    """Rule 5: replicas compare what they hold."""
     group = follower(term=1)
     group["n1"].tell_counts(7, b"digest")
     for term in (1, 2):
