@@ -39,7 +39,7 @@ class Refused(Effect, frozen=True):
 
 
 class Assigned(Effect, frozen=True):
-    """To the worker: run this job. Covered by the attempt's deadline and by what the worker lists."""
+    """To the worker: run this job. Covered by what the worker lists when it comes back, and by its loss."""
 
     event: Assign
     job: Job
