@@ -1,0 +1,1 @@
+"""Known bugs, planted to see that the tests catch them."""
