@@ -306,6 +306,21 @@ def test_a_snapshot_without_its_end_is_damaged() -> None:
     assert recovered.state_index == 4
 
 
+def test_a_snapshot_that_lacks_a_line_is_damaged_although_each_line_is_sound() -> None:
+    disk, _ = furnished()
+    lines = disk.content(layout.snapshot_name(8)).splitlines(keepends=True)
+    disk.replace(layout.snapshot_name(8), b"".join([*lines[:2], *lines[3:]]))
+    assert "counts" in verify_directory(disk).damages[0].reason
+    assert open_store(disk)[1].state_index == 4
+
+
+def test_a_snapshot_under_the_name_of_another_is_damaged() -> None:
+    disk, _ = furnished()
+    disk.replace(layout.snapshot_name(8), disk.content(layout.snapshot_name(4)))
+    assert "its name says 8" in verify_directory(disk).damages[0].reason
+    assert open_store(disk)[1].state_index == 4
+
+
 def test_without_a_sound_snapshot_a_whole_log_serves() -> None:
     disk, log = furnished()
     expected = state_of(open_store(disk.copy())[1])

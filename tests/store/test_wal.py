@@ -218,6 +218,18 @@ def test_reading_on_and_on_gives_the_whole_log(long_log: tuple[SimDisk, LogMaker
     store.close()
 
 
+def test_what_was_written_anew_behind_a_cut_is_found_where_it_now_is() -> None:
+    disk, log = SimDisk(), LogMaker()
+    store = filled_store(disk, [log.enqueues(1, payload_bytes=SPARSE_EVERY_BYTES) for _ in range(6)])
+    store.cut(3)
+    log.cut(3)
+    store.save_vote(HardState(term=2))
+    for _ in range(6):
+        store.write(log.enqueues(1, payload_bytes=2 * SPARSE_EVERY_BYTES), store.next_index)
+    for first in range(1, 9):
+        assert store.read_lines(first, 1) == [log.lines[first - 1]]
+
+
 def test_entries_that_are_not_there_are_refused_with_what_is_there() -> None:
     disk, log = SimDisk(), LogMaker()
     store = filled_store(disk, [log.enqueues(3)])
