@@ -181,8 +181,16 @@ def state(data: bytes) -> None:
     for line, field, value in zip(data[1::3], data[2::3], data[3::3], strict=False):
         lines[line % len(lines)] = _with_wrong_field(lines[line % len(lines)], field, value)
     with contextlib.suppress(state_lines.StateDamaged):
-        dumped = list(state_lines.dump_state(state_lines.load_state(map(seal, lines))))
-        assert list(state_lines.dump_state(state_lines.load_state(dumped))) == dumped
+        dumped = _dump_of(state_lines.load_state(map(seal, lines)))
+        assert _dump_of(state_lines.load_state(dumped)) == dumped
+
+
+def _dump_of(machine: Machine) -> list[bytes]:
+    """Its state, for the last time: jobs point at each other, and no collector looks for that."""
+    dumped = list(state_lines.dump_state(machine))
+    if machine.queues is not None:
+        machine.queues.dispose()
+    return dumped
 
 
 def _with_wrong_field(body: bytes, field: int, value: int) -> bytes:
@@ -244,10 +252,10 @@ def history(data: bytes) -> None:
             assert list(state_lines.dump_state(twin)) == dumped
         for replica in filter(None, (machine, folding, twin)):
             replica.apply(event)
-    dumped = list(state_lines.dump_state(machine))
-    assert list(state_lines.dump_state(folding)) == dumped
-    assert twin is None or list(state_lines.dump_state(twin)) == dumped
-    assert list(state_lines.dump_state(state_lines.load_state(dumped))) == dumped
+    dumped = _dump_of(machine)
+    assert _dump_of(folding) == dumped
+    assert twin is None or _dump_of(twin) == dumped
+    assert _dump_of(state_lines.load_state(dumped)) == dumped
 
 
 # --- seeds -------------------------------------------------------------------------------------------
