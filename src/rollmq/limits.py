@@ -118,13 +118,13 @@ HISTORY_KEEP_US: Final = 30 * 86_400_000_000
 HEARTBEAT_US: Final = 150_000
 """Between two heartbeats of a leader: two of them may be lost within the longest election timeout."""
 ELECTION_US_MIN: Final = 250_000
-"""The shortest election timeout, and how long a follower is loyal: longer than a heartbeat and a slow fsync."""
+"""The shortest election timeout, and how long a follower is loyal: longer than heartbeat plus slow fsync."""
 ELECTION_US_MAX: Final = 500_000
 """The longest; the spread keeps two candidates from splitting the votes again and again."""
 WRITE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of one Write's lines, unless a single line is longer: what one fsync covers and a power cut may tear."""
 APPEND_BYTES_MAX: Final = 1024 * 1024
-"""Of one AppendEntries' lines, unless a single line is longer: heartbeats pass between two of them in time."""
+"""Of one AppendEntries' lines, unless one line is longer: heartbeats pass between two of them in time."""
 APPEND_LINES_MAX: Final = 8192
 """Of one AppendEntries: the work of one message stays bounded also when lines are tiny."""
 APPENDS_INFLIGHT_MAX: Final = 64
