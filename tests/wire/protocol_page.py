@@ -80,6 +80,8 @@ def json_type(info: Any) -> str:
             return f"integer {low or 0:,} to {high:,}" if high not in (None, NUMBER_MAX) else _integer(low)
         case shapes.FloatType(ge=low, le=high):
             return f"number {low:g} to {high:g}"
+        case shapes.StrType(min_length=low, max_length=high, pattern=headers.ONE_LINE):
+            return f"string, {low or 0} to {high} characters, one line"
         case shapes.StrType(min_length=low, max_length=high):
             return f"string, {low or 0} to {high} characters" if low != high else f"string, {low} hex digits"
         case shapes.BoolType():

@@ -97,6 +97,9 @@ def test_the_lines_travel_as_the_very_bytes() -> None:
     frame = frame_of(
         raft.AppendEntries("a", "b", 1, prev_index=0, prev_term=0, commit_index=0, lines=sent), group="g1"
     )
+    message = message_of(frame)
+    assert isinstance(message, raft.AppendEntries)
+    assert message.lines == sent
     assert frame.payload == b"".join(sent)
     assert frame.subject == "cluster.g1.append"
 

@@ -18,11 +18,13 @@ NUMBER_MAX = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly."""
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
-Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=limits.ID_CHARS_MAX)]
+ONE_LINE = r"\A[^\x00-\x1f\x7f]*\Z"
+"""No control characters: these strings stand in logs and on terminals, where a newline could forge a line."""
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=limits.ID_CHARS_MAX, pattern=ONE_LINE)]
 WorkerId: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=limits.ID_CHARS_MAX, pattern=r"\A[!-)+\-/-=?-~]+\Z")
 ]
-NameOrNone: TypeAlias = Annotated[str, Meta(max_length=limits.ID_CHARS_MAX)]
+NameOrNone: TypeAlias = Annotated[str, Meta(max_length=limits.ID_CHARS_MAX, pattern=ONE_LINE)]
 JobId: TypeAlias = Annotated[str, Meta(min_length=32, max_length=32)]
 Token: TypeAlias = Annotated[str, Meta(max_length=limits.TOKEN_CHARS_MAX)]
 Text: TypeAlias = Annotated[str, Meta(max_length=limits.ERROR_TEXT_CHARS_MAX)]
