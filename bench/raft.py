@@ -1,4 +1,4 @@
-"""The consensus core alone: propose, ready, persisted, commit. No disk, no network, no machine, one process."""
+"""The consensus core alone: propose, ready, persisted, commit; no disk, no network, no machine."""
 
 import random
 import time
