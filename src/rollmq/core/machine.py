@@ -375,6 +375,8 @@ class Machine:
 
     def _close(self, job: Job, finished: Finished) -> None:
         del self.jobs[job.id]
+        # Timers of its delay and expiry are still about, and fire for whatever says that it is queued.
+        job.state = finished.state
         self._client_lost_job(job, self.last_index)
         self.finished.add(finished, self.settings)
 
