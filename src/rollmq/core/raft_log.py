@@ -174,6 +174,8 @@ class RaftLog:
         while run > 0 and self._run_terms[run] > term:
             index = self._run_indexes[run] - 1
             run -= 1
+        if self._run_terms[run] > term:
+            index = self.snapshot_index
         return index, self._run_terms[run]
 
     def _end_of_run(self, index: int) -> int:
