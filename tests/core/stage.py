@@ -19,9 +19,9 @@ from rollmq.core.line import decode_line
 from rollmq.core.liveness import Held, Hello
 from rollmq.core.machine import Machine
 from rollmq.core.state import dump_state, load_state
+from tests.core.audit import audit
 from tests.core.naming import T0_US, Names, duration_text, duration_us
 from tests.core.telling import effect_text, place_text
-from tests.core.audit import audit
 
 STEPS_MAX = 120
 """An advance goes in at most so many steps, none shorter than a second unless the rest is."""
@@ -130,12 +130,12 @@ class Stage:
                 self.sent[worker_id] = self.sent.get(worker_id, 0) + 1
             self.out.append(effect_text(effect, self.names))
 
-    def do_hold(self, args: Args) -> None:
+    def do_hold(self, _args: Args) -> None:
         """Commits wait, as when followers are slow."""
         self.is_holding = True
 
     def do_commit(self, args: Args) -> None:
-        """Everything so far commits, or everything up to an index; without one, commits go on by themselves."""
+        """Everything up to an index commits; without one everything, and from now on by itself."""
         self.is_holding = bool(args.names)
         self._commit(int(args.names[0]) if args.names else self.machine.last_index)
 
@@ -144,7 +144,7 @@ class Stage:
         self.is_scheduling = args.names != ["off"]
 
     def do_advance(self, args: Args) -> None:
-        """Time passes; whoever is connected and not silent answers pings; what falls due is told with its time."""
+        """Time passes; whoever is connected and not silent answers pings. What falls due is told with its time."""
         left_us = duration_us(args.names[0])
         step_us = max(left_us // STEPS_MAX, 1_000_000)
         while left_us > 0:
@@ -165,12 +165,12 @@ class Stage:
         """The chance that is handed in from now on."""
         self.jitter = float(args.names[0])
 
-    def do_new_leader(self, args: Args) -> None:
+    def do_new_leader(self, _args: Args) -> None:
         """The leader is gone with what it had not said; the same node leads the next term."""
         self.waiting.clear()
         self._lead_next_term()
 
-    def do_failover(self, args: Args) -> None:
+    def do_failover(self, _args: Args) -> None:
         """Another node leads, on a machine that it loaded from a snapshot and never led with."""
         self.waiting.clear()
         self.machine = load_state(list(dump_state(self.machine)))
@@ -182,7 +182,7 @@ class Stage:
         self.is_holding = False
         self.leader = self._new_leader(term=self.leader.desk.term + 1)
 
-    def do_snapshot(self, args: Args) -> None:
+    def do_snapshot(self, _args: Args) -> None:
         """Dump, load, compare bytes: with and without indexes."""
         dump = list(dump_state(self.machine))
         for is_indexed in (True, False):
@@ -392,7 +392,7 @@ class Stage:
             fields = self.names.fields(found, without=("job_id", "text"))
             self.out.append(f"{name}: {' '.join(fields)} -- {self.names.in_text(found.text)}")
 
-    def do_workers(self, args: Args) -> None:
+    def do_workers(self, _args: Args) -> None:
         for worker_id, slot in self.leader.desk.scheduler.workers.items():
             self.out.append(f"{worker_id}: running={slot.running} credit={slot.credit}")
 
@@ -404,7 +404,7 @@ class Stage:
             assert job is not None, f"{name} is not open"
             self.out.append(f"{name}: {_memory_of(job)}")
 
-    def do_counts(self, args: Args) -> None:
+    def do_counts(self, _args: Args) -> None:
         self.out.append(" ".join(self.names.fields(self.machine.counts())))
 
 

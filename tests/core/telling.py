@@ -3,8 +3,8 @@
 from rollmq.core.effects import (
     Accepted,
     AckDone,
-    AnyEffect,
     Answer,
+    AnyEffect,
     AskedBack,
     Assigned,
     AttemptVoid,
@@ -35,7 +35,8 @@ def _told(effect: AnyEffect, names: Names) -> str:
         event = effect.event
         fence, timeout = f"{event.term}.{event.index}", duration_text(effect.timeout_us)
         job = names.name(event.job_id)
-        return f"{event.worker_id}: run {job} attempt={event.attempt} fence={fence} tries={effect.tries} timeout={timeout}"
+        what = f"run {job} attempt={event.attempt} fence={fence} tries={effect.tries}"
+        return f"{event.worker_id}: {what} timeout={timeout}"
     if isinstance(effect, Ended):
         return f"submitter: {names.name(effect.job.id)} is {_final(effect)}"
     if isinstance(effect, AttemptVoid):
@@ -70,7 +71,7 @@ def _answer(effect: Answer, names: Names) -> str:
 
 
 def place_text(machine: Machine, names: Names) -> str:
-    """Where every job is: queued in order of place (@ when delayed), in-flight (* started), dead, finished."""
+    """Where every job is: queued in order of place (@ delayed), in-flight (* started), dead, finished."""
     waiting = sorted(
         (job for job in machine.jobs.values() if job.state == QUEUED),
         key=lambda job: (job.place_us, job.place_index),
