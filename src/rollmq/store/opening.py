@@ -20,7 +20,7 @@ from rollmq.errors import (
     WalCorrupt,
 )
 from rollmq.store import layout
-from rollmq.store.disk import Disk, GuardedDisk
+from rollmq.store.disk import Disk, DiskFile, GuardedDisk
 from rollmq.store.history import finish_drop
 from rollmq.store.layout import SegmentName
 from rollmq.store.mark import Mark, MarkFile, read_mark
@@ -166,7 +166,7 @@ def _open_locked(disk: GuardedDisk, fresh_node_id: str, options: StoreOptions) -
     repair(disk, findings)
     dropped = set(finish_drop(disk))
     sealed = [segment for segment in findings.sealed if segment not in dropped]
-    wal = _open_wal(disk, identity.group, findings, sealed)
+    wal = _open_wal(disk, identity.group, findings, sealed, mark)
     _lay_ballast(disk, options)
     recovered = Recovered(
         disk=disk,
@@ -211,15 +211,16 @@ def _begin(disk: GuardedDisk, fresh_node_id: str) -> Identity:
     return identity
 
 
-def _open_wal(disk: GuardedDisk, group: str, findings: Findings, sealed: list[SegmentName]) -> Wal:
+def _open_wal(
+    disk: GuardedDisk, group: str, findings: Findings, sealed: list[SegmentName], mark: Mark
+) -> Wal:
     """Open what is to be written, sync what was only seen, and set the mark where the log ends."""
     segments: list[OpenSegment] = []
     for scan in findings.kept_scans():
         if not scan.name.startswith(f"{layout.WAL}/"):
             continue
         file = disk.open(scan.name, "edit")
-        # The last process may have died between a write and its fsync: seen is not yet durable.
-        file.sync()
+        _make_durable(file, mark.bytes if mark.first == scan.first_index else 0, scan.good_bytes)
         segments.append(
             OpenSegment(
                 file=file,
@@ -242,6 +243,21 @@ def _open_wal(disk: GuardedDisk, group: str, findings: Findings, sealed: list[Se
         floor=floor,
         next_index=findings.last_index + 1,
     )
+
+
+def _make_durable(file: DiskFile, synced_bytes: int, end: int) -> None:
+    """The last process may have died between a write and its fsync: seen is not yet durable.
+
+    Or its fsync failed. Then the kernel may hold these pages as clean although the disk never got them, and
+    an fsync alone would succeed over nothing (docs/rules.md, pitfall 5). So they are written once more.
+    """
+    offset = synced_bytes
+    while offset < end:
+        block = file.read_at(offset, min(limits.DISK_BLOCK_BYTES, end - offset))
+        assert block, "the file is as long as it was when it was read"
+        file.write_at(offset, block)
+        offset += len(block)
+    file.sync()
 
 
 def _floor(disk: GuardedDisk, sealed: list[SegmentName], findings: Findings) -> Mark:
