@@ -66,9 +66,9 @@ IDLE_US_MAX: Final = 15_000_000
 
 # --- store: the state directory -------------------------------------------------------------------
 
-WAL_BATCH_BYTES_MAX: Final = 32 * 1024 * 1024
+WAL_BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX
 """What one fdatasync covers, and so the most that a power cut can tear; a bad line further from the end
-is damage. Holds the largest line (a frame's payload in base64) with room to spare."""
+is damage. The largest line, which a frame must hold; more than that is synced in parts."""
 
 DISK_BLOCK_BYTES: Final = 4 * 1024 * 1024
 """Files are read in blocks: large enough that Python's work per block vanishes, small enough to keep."""

@@ -151,7 +151,7 @@ def test_a_bad_line_further_from_the_end_than_one_batch_is_damage_even_behind_th
     disk = SimDisk()
     log = LogMaker()
     store = new_store(disk)
-    chunk = 3 * 1024 * 1024
+    chunk = 1024 * 1024
     while sum(map(len, log.lines)) <= WAL_BATCH_BYTES_MAX + 2 * chunk:
         store.write([log.enqueue(chunk)], store.next_index)
     store.close()

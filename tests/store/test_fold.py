@@ -19,7 +19,7 @@ from rollmq.store.fold_helper import FoldDone, FoldHelper
 from rollmq.store.opening import StoreOptions
 from rollmq.store.store import Store
 from rollmq.store.verify import verify_directory
-from tests.sim.sim_disk import SimDisk
+from tests.sim.sim_disk import PowerCut, SimDisk
 from tests.store.making import GROUP, NODE, SMALL, LogMaker, new_store, open_store, state_of
 
 
@@ -70,7 +70,49 @@ def test_a_fold_takes_what_is_sealed_and_nothing_newer() -> None:
     write_segment(store, log)
     store.write([*log.enqueues(2), log.marker()], store.next_index)
     assert fold_and_adopt(disk, store).last_index == 4
+    again = fold_snapshot(disk)
+    assert again is not None
+    assert (again.start_index, again.last_index) == (4, 4)
+
+
+def test_where_nothing_was_sealed_there_is_nothing_to_fold() -> None:
+    disk = SimDisk()
+    store = new_store(disk)
+    store.write([LogMaker().enqueue()], 1)
     assert fold_snapshot(disk) is None
+
+
+def test_a_helper_that_dies_at_any_call_is_made_up_for_by_the_next_one() -> None:
+    """Also when it dies between the rename and its answer: then the file is there, and must be told."""
+    probe, store, _ = with_segments()
+    before = probe.calls
+    fold_snapshot(probe)
+    for at in range(probe.calls - before):
+        for seed in range(4):
+            disk, store, log = with_segments()
+            disk.stop_at = disk.calls + at
+            with pytest.raises(PowerCut):
+                fold_snapshot(disk, writer="4711")
+            disk.stop_at = None
+            result = fold_snapshot(disk, writer="4712")
+            assert result is not None
+            store.adopt_snapshot(result)
+            assert not [name for name in disk.files() if name.endswith(layout.TEMPORARY)]
+            assert store.snapshot is not None
+            assert (store.snapshot.last_index, store.is_fold_due()) == (8, False)
+            disk.crash(Random(seed))
+            assert open_store(disk)[1].state_index == 8
+            assert disk.content(layout.snapshot_name(8)) == applied(log.lines)
+
+
+def with_segments() -> tuple[SimDisk, Store, LogMaker]:
+    """A store with two sealed segments, whose fold is due."""
+    options = StoreOptions(disk_free_bytes_min=0, ballast_bytes=0, snapshot_every_entries=8)
+    disk, log = SimDisk(), LogMaker()
+    store = new_store(disk, options)
+    for _ in range(2):
+        write_segment(store, log)
+    return disk, store, log
 
 
 def test_a_start_loads_the_snapshot_and_applies_only_what_follows() -> None:
@@ -293,7 +335,10 @@ def test_the_helper_process_folds_beside_a_running_store(tmp_path: Path) -> None
     assert (done.base_index, done.result and done.result.last_index) == (8, 8)
     store.drop_history(8)
     helper.start()
-    assert wait_for(helper, 0) == FoldDone(None, None)
+    done = wait_for(helper, 0)
+    assert done is not None
+    assert done.result is not None
+    assert (done.result.start_index, done.result.last_index) == (12, 12)
     store.close()
     assert verify_directory(OsDisk(tmp_path)).is_clean
 

@@ -76,7 +76,7 @@ def test_a_batch_larger_than_a_torn_tail_may_be_is_synced_in_parts() -> None:
     store = new_store(disk)
     calls: list[str] = []
     disk.on_call = calls.append
-    lines = log.enqueues(5, payload_bytes=8 * 1024 * 1024)
+    lines = log.enqueues(5, payload_bytes=5 * 1024 * 1024)
     assert sum(map(len, lines)) > WAL_BATCH_BYTES_MAX
     store.write(lines, 1)
     name = layout.open_name(1)

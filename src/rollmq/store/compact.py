@@ -1,8 +1,8 @@
 """The helper process that folds: `python -m rollmq.store.compact STATE_DIR [--base INDEX]`.
 
 Runs beside a node at low priority, so that a snapshot stops nobody. It reads sealed segments, which never
-change, and writes one new file; it takes no lock, and deletes nothing. One JSON line on stdout is its
-answer; a failure is one line on stderr and exit code 1.
+change, and writes one new file; it takes no lock, and deletes only what helpers that died have left. One
+JSON line on stdout is its answer; a failure is one line on stderr and exit code 1.
 """
 
 import argparse

@@ -21,8 +21,9 @@ from rollmq.limits import FOLD_BYTES_MIN, FOLD_SHARE_MIN
 from rollmq.store import layout
 from rollmq.store.disk import Disk
 from rollmq.store.layout import SegmentName, StateName
+from rollmq.store.sealed_file import folder_of
 from rollmq.store.segment import Blocks
-from rollmq.store.snapshot import read_state_lines, write_state
+from rollmq.store.snapshot import check_state, read_state_lines, write_state
 
 
 class FoldResult(msgspec.Struct, frozen=True, gc=False):
@@ -64,7 +65,8 @@ def fold_snapshot(
 ) -> FoldResult | None:
     """Write the snapshot as of the last sealed marker, or of the last one up to `until_index`.
 
-    Returns None when the newest snapshot is already there. Raises StateError and LineDamaged.
+    If that is already there, the result says so: it began and ended there. None: nothing was ever sealed.
+    Raises StateError, LineDamaged and OSError.
     """
     starts = [*layout.snapshots(disk), *layout.bases(disk)]
     return _fold(disk, starts, until_index, layout.snapshot_name, writer, on_segment)
@@ -90,7 +92,8 @@ def _fold(
         for segment in layout.sealed_segments(disk)
         if until_index is None or (segment.last_index or 0) <= until_index
     ]
-    machine = _newest_sound(disk, starts, sealed)
+    _remove_leftovers(disk)
+    machine, start = _newest_sound(disk, starts, sealed)
     start_index = machine.last_index
     for segment in sealed:
         assert segment.last_index is not None
@@ -99,25 +102,47 @@ def _fold(
             if on_segment is not None:
                 on_segment()
     if machine.last_index == start_index:
-        return None
+        return _already_there(disk, start, name_of)
     digest, size_bytes, lines_count = write_state(
         disk, name_of(machine.last_index), dump_state(machine), writer=writer
     )
     return FoldResult(start_index, machine.last_index, digest, size_bytes, lines_count)
 
 
-def _newest_sound(disk: Disk, starts: list[StateName], sealed: list[SegmentName]) -> Machine:
+def _remove_leftovers(disk: Disk) -> None:
+    """What helpers that died have left, or their tries would fill the disk. One helper runs at a time; one
+    of an ended node loses its file here, and with it only work that is done again now."""
+    for folder in (layout.SNAPSHOTS, layout.HISTORY):
+        for name in disk.names_in(folder):
+            if name.endswith(layout.TEMPORARY) and name.startswith(("state-", "base-")):
+                disk.unlink(f"{folder}/{name}")
+
+
+def _already_there(disk: Disk, start: StateName | None, name_of: Callable[[int], str]) -> FoldResult | None:
+    """The result of a helper that died, or whose node did, after it had written the file."""
+    if start is None or start.name != name_of(start.last_index):
+        return None
+    # It may have died before its last step; the older state goes once this one is told.
+    disk.sync_folder(folder_of(start.name))
+    found = check_state(disk, start)
+    index = start.last_index
+    return FoldResult(index, index, found.digest, found.size_bytes, found.lines_count)
+
+
+def _newest_sound(
+    disk: Disk, starts: list[StateName], sealed: list[SegmentName]
+) -> tuple[Machine, StateName | None]:
     """The state to go on from: the newest that loads and is followed by the segments that are there."""
     problem = ""
     for start in starts:
         if not _is_followed(start.last_index, sealed):
             continue
         try:
-            return load_state(read_state_lines(disk, start.name), is_indexed=False)
+            return load_state(read_state_lines(disk, start.name), is_indexed=False), start
         except (StateLinesDamaged, OSError) as error:
             problem = f"{start.name}: {error}"
     if _is_followed(0, sealed):
-        return Machine(is_indexed=False)
+        return Machine(is_indexed=False), None
     raise StateDamaged(
         path=disk.path_of(layout.SNAPSHOTS),
         reason=f"no sound state is left to fold on from{f' ({problem})' if problem else ''}",
