@@ -212,6 +212,38 @@ def test_answers_of_an_older_term_that_wait_for_the_disk_are_never_sent() -> Non
     assert kinds == [VoteResp]
 
 
+def test_requests_for_votes_of_a_term_that_is_over_are_never_sent() -> None:
+    """They waited for the disk; meanwhile a newer term came."""
+    group = Group(3)
+    group.campaign("n1")
+    group.deliver()
+    group.deliver()
+    group.network.clear()
+    group["n1"].step(append("n1", 5, (0, 0)))
+    group.work("n1")
+    group.persist("n1")
+    group.persist("n1")
+    assert [type(m) for m in group.network if m.term < 5] == [RequestVote, RequestVote], (
+        "these were in the Write"
+    )
+    assert [type(m) for m in group.network if m.term == 5] == [AppendResp]
+    assert group.nodes["n1"].disk.hard_state == HardState(5, None)
+
+
+def test_a_vote_that_no_write_has_carried_yet_is_not_told_once_the_term_is_over() -> None:
+    group = Group(3)
+    group["n1"].step(append("n1", 1, (0, 0)))
+    group.work("n1")
+    group["n1"].step(RequestVote("n3", "n1", 2, last_index=0, last_term=0, transfer=True))
+    group.work("n1")
+    group["n1"].step(append("n1", 3, (0, 0)))
+    group.work("n1")
+    group.persist("n1")
+    group.persist("n1")
+    assert [type(m) for m in group.network] == [AppendResp, AppendResp]
+    assert [m.term for m in group.network] == [1, 3]
+
+
 def test_a_write_is_bounded_and_the_rest_follows_in_the_next() -> None:
     group = Group(1)
     group.tick(0)

@@ -197,9 +197,28 @@ def test_match_index_only_grows_and_next_index_stays_beyond_it() -> None:
     group["n1"].step(AppendResp("n2", "n1", 1, ok=True, prev_index=0, match_index=1))
     group["n1"].step(AppendResp("n2", "n1", 1, ok=False, prev_index=2, hint_index=0))
     assert (progress.match_index, progress.next_index) == (4, 5)
+    assert not progress.is_probing, "a late refusal does not slow down what goes well"
     group.propose("n1", b"d\n")
     group["n1"].step(AppendResp("n2", "n1", 1, ok=False, prev_index=5, hint_index=0))
     assert progress.next_index > progress.match_index == 4
+
+
+def test_while_it_seeks_only_the_answer_to_the_last_question_moves_the_leader_back() -> None:
+    """Pitfall 25: repeated refusals do not add up."""
+    group = Group(3, disks={"n1": disk_of(*[1] * 20), "n2": disk_of(*[1] * 5), "n3": disk_of(*[1] * 20)})
+    group.isolate("n2")
+    group.elect("n1")
+    leadership = group["n1"]._leadership
+    assert leadership is not None
+    progress = leadership.progress("n2")
+    assert progress is not None
+    assert (progress.is_probing, progress.next_index) == (True, 21)
+    term = group["n1"].term
+    for late_index in (15, 25, 3):
+        group["n1"].step(AppendResp("n2", "n1", term, ok=False, prev_index=late_index, hint_index=0))
+    assert progress.next_index == 21
+    group["n1"].step(AppendResp("n2", "n1", term, ok=False, prev_index=20, hint_index=5, hint_term=1))
+    assert progress.next_index == 6
 
 
 def test_an_answer_that_confirms_more_than_was_ever_sent_is_ignored() -> None:

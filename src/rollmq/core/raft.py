@@ -375,10 +375,11 @@ class RaftCore:
         return self.log.append(lines, term=leadership.term)
 
     def lines_read(self, request: ReadLines, lines: list[bytes]) -> None:
-        """The host's answer to a ReadLines: lines from its first_index on; none if the store lacks it."""
-        if self._leadership is None or request.term != self.term:
-            return
-        message = self._leadership.lines_read(request, lines)
+        """The host's answer to a ReadLines: lines from its first_index on; none if the store lacks it.
+
+        It is dropped when this node no longer leads in the term of the request, or has asked anew since.
+        """
+        message = self._leadership.lines_read(request, lines) if self._leadership is not None else None
         if message is not None:
             self._outbox.send(message)
 
