@@ -24,6 +24,9 @@ REFUSED: Final = "refused"
 UNKNOWN: Final = "unknown"
 ENDED: Final = "ended"
 ASK_AGAIN_US: Final = 8 * SECOND_US
+PATIENCE: Final = 5
+FULL: Final = frozenset({"queue_full", "keys_full", "paused"})
+"""What may stay refused for good: no worker empties the queue, keys are remembered for a day."""
 FINAL_STATES: Final = frozenset({"done", "dead", "cancelled", "dropped"})
 
 
@@ -40,6 +43,8 @@ class Mine:
     """The job that the answer named: another one when a key was repeated."""
     sent_count: int = 0
     told: str = ""
+    refused_count: int = 0
+    """In the calm; there its caller loses patience with a bound that will not move."""
 
 
 class SimClient(Party):
@@ -200,6 +205,10 @@ class SimClient(Party):
             job.state = UNKNOWN
         elif not header.retryable:
             job.state = REFUSED
+        elif self.world.is_calm and header.code in FULL:
+            job.refused_count += 1
+            if job.refused_count > PATIENCE:
+                job.state = REFUSED
 
     def _on_result(self, frame: Frame) -> None:
         header = header_of(frame, j.ResultHeader)

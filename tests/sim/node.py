@@ -89,9 +89,23 @@ class SimNode:
 
         def do() -> None:
             if self.is_up and number == self._boot_number:
-                call()
+                self._guard(call)
 
         self.world.after(delay_us, do)
+
+    def _guard(self, call: Callable[[], object]) -> None:
+        """Whatever this process does may stop it: the power in any call of the disk, a failed write."""
+        try:
+            call()
+        except PowerCut as cut:
+            self.world.say("node", f"stops at {cut}")
+            self._busy = None
+            self.crash(is_power_cut=self.world.happens(self.faults.power_cut))
+        except StoreFailed as error:
+            self.world.say("node", f"stops: {error.path}: {error.__cause__}")
+            self.oracle.counts["failed writes"] += 1
+            self._busy = None
+            self.crash(is_power_cut=False)
 
     # -- starting
 
@@ -271,20 +285,8 @@ class SimNode:
 
     def _finish(self) -> None:
         assert self._busy is not None
-        what, work, then = self._busy
-        try:
-            work()
-        except PowerCut as cut:
-            self.world.say("node", f"stops in a {what}, at {cut}")
-            self._busy = None
-            self.crash(is_power_cut=self.world.happens(self.faults.power_cut))
-            return
-        except StoreFailed as error:
-            self.world.say("node", f"stops: the {what} failed: {error.__cause__}")
-            self.oracle.counts["failed writes"] += 1
-            self._busy = None
-            self.crash(is_power_cut=False)
-            return
+        _, work, then = self._busy
+        work()
         self._busy = None
         then()
         self._begin_next()
