@@ -144,7 +144,7 @@ class Stage:
         self.is_scheduling = args.names != ["off"]
 
     def do_advance(self, args: Args) -> None:
-        """Time passes; whoever is connected and not silent answers pings. What falls due is told with its time."""
+        """Time passes; whoever is connected and not silent answers pings. What falls due tells its time."""
         left_us = duration_us(args.names[0])
         step_us = max(left_us // STEPS_MAX, 1_000_000)
         while left_us > 0:

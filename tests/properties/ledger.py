@@ -1,4 +1,4 @@
-"""What the log says, recounted by hand: an independent reading of what is promised of jobs, caps and attempts.
+"""What the log says, recounted by hand: what is promised of jobs, caps and attempts.
 
 It folds events one by one and knows nothing of the machine; whatever breaks a promise is an AssertionError.
 """
