@@ -66,6 +66,27 @@ def test_a_failed_fsync_stops_the_store_although_the_next_one_would_succeed(keep
     assert lines_of(recovered) == log.lines[: recovered.last_index]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_failed_fsync_left_in_memory_is_written_again_before_it_counts(seed: int) -> None:
+    """The kernel holds the pages as clean although the disk never got them; the next process reads them,
+    and an fsync alone would report success over nothing."""
+    disk, log = SimDisk(), LogMaker()
+    store = filled_store(disk, [[*log.enqueues(3), log.marker()], log.enqueues(3)])
+    disk.sync_errors = 1
+    disk.keeps_pages_after_sync_error = True
+    with pytest.raises(StoreFailed):
+        store.write(log.enqueues(2), 8)
+    disk.kill()
+    calls: list[str] = []
+    disk.on_call = calls.append
+    _, seen = open_store(disk)
+    assert f"write {layout.open_name(5)}" in calls
+    assert f"write {layout.open_name(1)}" not in calls, "what the mark vouches for is left alone"
+    disk.crash(Random(seed))
+    _, again = open_store(disk)
+    assert again.last_index == seen.last_index == 9
+
+
 def live(store: Store, log: LogMaker, acknowledged: list[int]) -> None:
     """Write, seal and vote, noting what was acknowledged."""
     for _ in range(3):

@@ -220,7 +220,7 @@ def _open_wal(
         if not scan.name.startswith(f"{layout.WAL}/"):
             continue
         file = disk.open(scan.name, "edit")
-        _make_durable(file, mark.bytes if mark.first == scan.first_index else 0, scan.good_bytes)
+        _make_durable(file, _synced_bytes(scan, mark), scan.good_bytes)
         segments.append(
             OpenSegment(
                 file=file,
@@ -243,6 +243,13 @@ def _open_wal(
         floor=floor,
         next_index=findings.last_index + 1,
     )
+
+
+def _synced_bytes(scan: SegmentScan, mark: Mark) -> int:
+    """How much of the file was known to be synced. A mark in a newer file vouches for all of this one."""
+    if mark.first > scan.first_index:
+        return scan.good_bytes
+    return mark.bytes if mark.first == scan.first_index else 0
 
 
 def _make_durable(file: DiskFile, synced_bytes: int, end: int) -> None:
