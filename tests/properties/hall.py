@@ -23,6 +23,12 @@ class Hall:
         self.count = 0
         self.sent: dict[str, int] = {}
 
+    def lead_again(self) -> None:
+        """The next term, on the same machine."""
+        term = self.leader.desk.term + 1
+        self.leader = Leader(self.machine, term=term, jitter=lambda: 0.0, now_us=self.now_us)
+        self.sent.clear()
+
     def cap(self, client_id: str, *, cap: int = 0, weight: int = 1) -> None:
         """An operator's setting."""
         self.leader.operate.set_client(client_id, cap=cap, weight=weight, by="op", to=None)

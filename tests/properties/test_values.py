@@ -150,7 +150,7 @@ def test_a_backoff_is_never_longer_than_its_longest_nor_negative(
     assert backoff_us(backoff, tries + 1, 0.0) >= backoff_us(backoff, tries, 0.0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=80)
 @given(st.integers(0, 2**32), st.integers(20, 120), st.data())
 def test_a_damaged_state_never_becomes_a_machine(seed: int, steps: int, data: st.DataObject) -> None:
     whole = list(dump_state(played(seed, steps).machine))
