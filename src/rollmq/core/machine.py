@@ -8,6 +8,8 @@ byte (`state_lines`). What the leader decides, and why, is in `leader`.
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from rollmq.core.dedup import FinishedJobs, KeyRecord, Keys
 from rollmq.core.events import (
     Ack,
@@ -47,6 +49,7 @@ from rollmq.core.job import (
     DONE,
     DROPPED,
     INFLIGHT,
+    PRIORITY_MAX,
     QUEUED,
     Finished,
     Job,
@@ -173,7 +176,7 @@ class Machine:
             event.key_id,
             event.key,
             event.headers,
-            event.priority,
+            min(max(event.priority, 0), PRIORITY_MAX),  # total: a foolish event stops no replica
             event.expires_at_us,
             event.timeout_us,
             event.timeout_factor,
@@ -427,7 +430,11 @@ class Machine:
             self.queues.forget_if_idle(queue)
 
     def _settings(self, event: Settings) -> None:
-        self.settings = event
+        # Total: a leader proposes no foolish settings, and if one did, no replica would stop.
+        least = {name: 0 for name in event.__struct_fields__ if name not in ("index", "term", "at_us", "by")}
+        least["ageing_us"] = 1
+        raised = {name: low for name, low in least.items() if getattr(event, name) < low}
+        self.settings = msgspec.structs.replace(event, **raised) if raised else event
         self.is_settled = True
         if self.queues is not None:
             for client in self.clients.by_id.values():

@@ -423,7 +423,7 @@ def _is_delayed(job: Job) -> bool:
 
 
 def _highest_parked(lane: Lane) -> Lane:
-    """The client's lane of the highest level that is parked in this lane's exec: priorities come first there."""
+    """The client's parked lane of the highest level in this lane's exec: priorities come first there."""
     client = lane.client
     for level in reversed(lane.exec.levels[lane.level.number + 1 :]):
         higher = level.lanes.get(client.client_id) if level is not None else None
