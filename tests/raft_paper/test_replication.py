@@ -183,6 +183,17 @@ def test_a_leader_never_overwrites_or_deletes_entries_in_its_own_log() -> None:
     assert terms_of(group.nodes["n2"]) == [1, 1, 2, 3]
 
 
+def test_a_message_that_overwrites_what_the_same_leader_had_sent_is_ignored_and_counted() -> None:
+    """Leader append-only, seen from a follower: whoever does that is not this term's leader."""
+    group = follower(1, term=3)
+    say(group, append("n1", 3, (1, 1), 2, 2))
+    assert say(group, append("n1", 3, (1, 1), 3)) is None
+    assert terms_of(group.nodes["n1"]) == [1, 2, 2]
+    assert group["n1"].ignored_count == 1
+    say(group, append("n1", 4, (1, 1), 4))
+    assert (terms_of(group.nodes["n1"]), group["n1"].ignored_count) == ([1, 4], 1)
+
+
 def test_match_index_only_grows_and_next_index_stays_beyond_it() -> None:
     """Pitfall 20: late and repeated answers change nothing."""
     group = Group(3)

@@ -64,8 +64,7 @@ class RaftCore:
         self.leader_id: str | None = None
         self.has_vote = has_vote
         self.now_us = now_us
-        self.ignored_count = 0
-        """Messages that no correct member would have sent us. A number above zero is a bug or an attack."""
+        self._ignored_count = 0
         self._voters = voters
         self._settings = settings
         self._chance = chance
@@ -119,6 +118,11 @@ class RaftCore:
         """
         is_open = self._leadership is not None and not self.needs_noop
         return is_open and self.log.uncommitted_bytes < self._settings.uncommitted_bytes_max
+
+    @property
+    def ignored_count(self) -> int:
+        """Messages that no correct member would have sent us. A number above zero is a bug or an attack."""
+        return self._ignored_count + self._following.contradictions_count
 
     @property
     def deadline_us(self) -> int:
@@ -187,6 +191,7 @@ class RaftCore:
 
     def _new_term(self, hard_state: HardState) -> None:
         self._outbox.new_term(hard_state)
+        self._ignored_count += self._following.contradictions_count
         self._following = Following(
             node_id=self.node_id, term=hard_state.term, log=self.log, counts=self._following.counts
         )
@@ -243,7 +248,7 @@ class RaftCore:
         contradict what is committed here are proof of lost data, and the node halts rather than go on.
         """
         if message.target != self.node_id or message.source == self.node_id or message.term < 0:
-            self.ignored_count += 1
+            self._ignored_count += 1
         elif isinstance(message, RequestVote):
             self._on_request_vote(message)
         elif isinstance(message, VoteResp) and message.pre and message.granted:
@@ -322,7 +327,7 @@ class RaftCore:
         if ballot is None or answer.asked_term != ballot.asked_term or answer.pre != ballot.is_pre:
             return  # An answer to an earlier round: it says nothing about this one.
         if not ballot.is_pre and not self._outbox.is_durable:
-            self.ignored_count += 1  # Nobody was asked yet in this round.
+            self._ignored_count += 1  # Nobody was asked yet in this round.
             return
         self._ballot_recorded(answer.source, granted=answer.granted)
 
@@ -342,7 +347,7 @@ class RaftCore:
     def _on_append(self, request: AppendEntries) -> None:
         is_foreign = self.role is Role.LEADER  # 5.2: one leader per term, and it is this node.
         if is_foreign or not entries_are_sound(request):
-            self.ignored_count += 1
+            self._ignored_count += 1
             return
         self._become_follower(leader_id=request.source)
         self._heard_us = self.now_us

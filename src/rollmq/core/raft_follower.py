@@ -11,7 +11,15 @@ from rollmq.core.raft_messages import AppendEntries, AppendResp
 class Following:
     """What one term's leader has shown us of its log. It ends with the term."""
 
-    __slots__ = ("_log", "_node_id", "_unconfirmed", "_verified_index", "counts", "term")
+    __slots__ = (
+        "_log",
+        "_node_id",
+        "_unconfirmed",
+        "_verified_index",
+        "contradictions_count",
+        "counts",
+        "term",
+    )
 
     def __init__(self, *, node_id: str, term: int, log: RaftLog, counts: tuple[int, bytes]) -> None:
         self._node_id = node_id
@@ -24,6 +32,8 @@ class Following:
         term a leader never overwrites."""
         self._unconfirmed: AppendEntries | None = None
         """The latest request whose lines are here but not on disk: its answer waits for them."""
+        self.contradictions_count = 0
+        """Requests that would have overwritten what this term's leader itself had shown: ignored."""
 
     def take(self, request: AppendEntries) -> AppendResp | None:
         """Bring the log in line with the request. Returns the answer, None when it must wait for the disk."""
@@ -37,6 +47,10 @@ class Following:
         elif not log.matches(request.prev_index, request.prev_term):
             return self._refusal(request)
         different_index = log.first_difference(first_index, request.term_runs, last_index)
+        if different_index <= min(last_index, self._verified_index):
+            # Leader append-only (5.3): no leader overwrites its own log, so this is none.
+            self.contradictions_count += 1
+            return None
         if different_index <= last_index:
             self._replace(different_index, request)
         self._verified_index = max(self._verified_index, last_index)
