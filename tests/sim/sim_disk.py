@@ -133,8 +133,13 @@ class SimFile:
         self._inode.truncate(size_bytes)
 
     def sync(self) -> None:
-        self._disk.step(f"sync {self._name}")
-        if self._disk.sync_errors > 0:
+        try:
+            self._disk.step(f"sync {self._name}")
+            is_failed = self._disk.sync_errors > 0
+        except OSError:
+            self._disk.sync_errors += 1
+            is_failed = True
+        if is_failed:
             self._disk.sync_errors -= 1
             # As kernels do: the pages are marked clean, or dropped, and the next sync reports success.
             if not self._disk.keeps_pages_after_sync_error:

@@ -14,6 +14,7 @@ from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
 from rollmq.core.raft_ready import HardState
 from rollmq.core.state import dump_state, load_state
+from rollmq.errors import StoreFailed
 from rollmq.store.fold import fold_base, fold_snapshot
 from rollmq.store.opening import Recovered, StoreOptions
 from tests.sim.sim_disk import PowerCut, SimDisk
@@ -34,7 +35,7 @@ class Story:
         self.committed = 0
         self.vote = HardState(term=1, voted_for="bb" * 16)
         self.may_vote = self.vote
-        self.may_keep_from = 0
+        self.may_keep_from: int | None = None
         """While a cut runs: whatever is kept must reach at least to here."""
 
     def act(self) -> None:
@@ -67,7 +68,7 @@ class Story:
         self.store.cut(from_index)
         self.log.cut(from_index)
         self.acknowledged = from_index - 1
-        self.may_keep_from = 0
+        self.may_keep_from = None
 
     def seal(self) -> None:
         self.store.seal(self.committed)
@@ -117,7 +118,7 @@ class Story:
         self.check(recovered)
 
     def check(self, recovered: Recovered) -> None:
-        least = self.may_keep_from or self.acknowledged
+        least = self.acknowledged if self.may_keep_from is None else self.may_keep_from
         assert least <= recovered.last_index <= len(self.log.lines), "acknowledged entries are missing"
         assert recovered.hard_state in (self.vote, self.may_vote)
         assert recovered.notes == ()
@@ -139,7 +140,7 @@ class Story:
         if self.vote.term < term:
             self.save_vote_of(HardState(term=term))
         self.acknowledged = recovered.last_index
-        self.may_keep_from = 0
+        self.may_keep_from = None
 
 
 def _machine_of(recovered: Recovered) -> Machine:
@@ -150,14 +151,17 @@ def _machine_of(recovered: Recovered) -> Machine:
 
 
 def live(random: Random, *, lives: int, acts: int) -> Story:
-    """Lives that each end in a crash, at a call chosen at random."""
+    """Lives that each end in a power cut, or in a failing call and the death of the process."""
     story = Story(random)
     for _ in range(lives):
-        story.disk.stop_at = story.disk.calls + random.randrange(1, 120)
+        at = story.disk.calls + random.randrange(1, 120)
+        is_cut = random.random() < 0.7
+        story.disk.stop_at, story.disk.error_at = (at, None) if is_cut else (None, at)
+        story.disk.keeps_pages_after_sync_error = random.random() < 0.5
         try:
             for _ in range(random.randrange(acts)):
                 story.act()
-        except PowerCut:
+        except (PowerCut, StoreFailed, OSError):
             story.crash()
         else:
             story.crash()
