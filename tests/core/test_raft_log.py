@@ -215,6 +215,7 @@ def test_an_empty_log_after_a_snapshot_is_as_new_as_the_snapshot() -> None:
     ],
 )
 def test_every_order_of_the_pointers_is_asserted(pointer: str, value: int, law: str) -> None:
+    """Pitfall 24: applied <= commit, and the rest of the first page of raft_log.py."""
     log = RaftLog(tail_bytes_max=0)
     log.append([b"x\n"] * 8, term=1)
     log.hand_out(100)

@@ -14,12 +14,12 @@ def written(group: Group, node_id: str) -> HardState | None:
 
 
 def test_a_vote_is_on_disk_before_the_answer_that_gives_it() -> None:
-    """Pitfall 1."""
+    """Pitfall 1; pitfall 2: term and vote in one record."""
     group = Group(3)
     group["n1"].step(RequestVote("n2", "n1", 1, last_index=0, last_term=0))
     group.work("n1")
     assert group.network == []
-    assert written(group, "n1") == HardState(1, "n2"), "term and vote in one record (pitfall 2)"
+    assert written(group, "n1") == HardState(1, "n2")
     group.persist("n1")
     assert [type(message) for message in group.network] == [VoteResp]
 

@@ -8,7 +8,9 @@ first page of raft_log.py; section numbers are those of the Raft paper (extended
 Ongaro's dissertation.
 
 Decide early, speak late: a leader's host applies an event when it proposes it; effects wait for
-commit_index. What comes to nothing because a newer leader cut it, `Ready.cut_from` tells.
+commit_index. What comes to nothing because a newer leader cut it, `Ready.cut_from` tells. Lines from a
+peer are as opaque as all others: before `step`, the host checks that each is whole (its crc) and carries
+the index and term that the message gives it.
 
 Written in whole: elections with pre-vote and check-quorum, replication with pipelining, commit, redirection.
 Left to grow here, the shapes being in raft_messages.py: InstallSnapshot (a follower that needs one is
