@@ -1,6 +1,9 @@
 """`rollmq log` says what is in a directory and what is wrong with it, in words and in JSON."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -230,6 +233,42 @@ def test_show_leaves_out_a_damaged_line_and_says_so(state: Path) -> None:
     assert len(result.stdout.splitlines()) == 8
     assert "damaged:" in result.stderr
     assert "rollmq log verify" in result.stderr
+
+
+def test_a_range_that_ends_before_it_begins_is_a_usage_error(state: Path) -> None:
+    result = run("log", "show", state, "--from", 5, "--to", 2)
+    assert result.exit_code == 2
+    assert "--to 2 lies before --from 5" in result.output
+
+
+def test_a_reader_that_has_enough_gets_no_complaint(tmp_path: Path) -> None:
+    log = LogMaker()
+    store, _ = Store.open(OsDisk(tmp_path), fresh_node_id=NODE, options=SMALL)
+    store.set_group(GROUP)
+    store.save_vote(HardState(term=1))
+    store.write(log.enqueues(5000), 1)
+    store.close()
+    command = [sys.executable, "-c", "from rollmq.cli.main import main; main()", "log", "show", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("command", ["verify", "show"])
+def test_a_folder_that_may_not_be_read_is_an_error_of_the_call(
+    command: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    result = run("log", command, state)
+    assert result.exit_code == 2
+    assert "Permission denied" in result.output
+    assert "Give this user the right to read" in result.output
 
 
 def test_every_command_has_examples_in_its_help() -> None:

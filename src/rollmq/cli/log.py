@@ -85,6 +85,8 @@ def show(
 
     What is behind the last commit is shown too: only a majority of the group knows where that is.
     """
+    if last is not None and last < (first or 1):
+        raise click.UsageError(f"--to {last} lies before --from {first or 1}.")
     disk = OsDisk(directory)
     shown = 0
     with _told(directory):
@@ -116,6 +118,8 @@ def _told(directory: Path) -> Iterator[None]:
         yield
     except NotAStateDirectory as error:
         raise click.UsageError(str(error)) from error
+    except BrokenPipeError:
+        raise  # whoever read our output has enough: no word about DIR
     except OSError as error:
         place = Path(error.filename) if error.filename else directory
         told = StateNotAccessible(path=place, reason=error.strerror or str(error))
