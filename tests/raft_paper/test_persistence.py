@@ -151,6 +151,7 @@ def test_a_single_voter_commits_only_after_its_fsync() -> None:
     group.settle()
     index = group.propose("n1", b"job\n")
     assert group["n1"].commit_index == index - 1
+    group.propose("n1", b"next\n")
     group.persist("n1")
     assert (group["n1"].commit_index, group.nodes["n1"].released[-1]) == (index, b"job\n")
 

@@ -131,6 +131,17 @@ def test_what_is_confirmed_is_computed_from_the_request_and_not_from_the_length_
     assert (answer.ok, answer.match_index) == (True, 2)
 
 
+def test_an_answer_that_waited_for_the_disk_confirms_no_more_than_its_request_either() -> None:
+    """Pitfall 20: 3.2 to 5.2 are being written when the next leader sends 3.2 only."""
+    group = follower(1, 1, term=2)
+    group["n1"].step(append("n1", 2, (2, 1), 2, 2, 2))
+    group.work("n1")
+    answer = say(group, append("n1", 3, (2, 1), 2, source="n3"))
+    assert answer is not None
+    assert group["n1"].log.persisted_index == 5
+    assert (answer.target, answer.match_index) == ("n3", 3)
+
+
 def test_a_followers_commit_index_goes_no_further_than_what_was_verified() -> None:
     """Pitfall 21: min(leaderCommit, index of the last entry known to be equal)."""
     group = follower(1, 1, 2, 2, 2, term=3)
