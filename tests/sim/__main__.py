@@ -1,8 +1,8 @@
 """The simulator's command line.
 
-    python -m tests.sim seed N [--trace]     one seed, with everything that happened
-    python -m tests.sim storm [--seconds N] [--from N]
-    python -m tests.sim demo                 a story for people
+python -m tests.sim seed N [--trace]     one seed, with everything that happened
+python -m tests.sim storm [--seconds N] [--from N]
+python -m tests.sim demo                 a story for people
 """
 
 import time
@@ -35,7 +35,9 @@ def seed(number: int, trace: bool) -> None:
 
 @main.command(help="Run seeds until stopped, or until one fails.")
 @click.option("--seconds", type=float, default=None, help="Stop after so long.")
-@click.option("--from", "first", type=int, default=None, help="The first seed; by default it follows the clock.")
+@click.option(
+    "--from", "first", type=int, default=None, help="The first seed; by default it follows the clock."
+)
 def storm(seconds: float | None, first: int | None) -> None:
     """Seeds in a row."""
     begin_s = time.monotonic()
@@ -53,7 +55,7 @@ def storm(seconds: float | None, first: int | None) -> None:
         is_over = seconds is not None and spent_s >= seconds
         if done_count % 100 == 0 or is_over:
             click.echo(
-                f"{done_count:,} seeds from {first}, {spent_s:,.0f} s: {virtual_us / 3.6e9:,.0f} hours simulated, "
+                f"{done_count:,} seeds from {first}, {spent_s:,.0f} s: {virtual_us / 3.6e9:,.0f} hours, "
                 f"{jobs_count:,} jobs, {crashes_count:,} crashes, nothing broken"
             )
         if is_over:

@@ -50,7 +50,8 @@ class Run:
         sessions = [(c, s) for c in range(traffic.clients) for s in range(traffic.sessions)]
         share = -(-traffic.jobs_max // len(sessions))
         self.clients = [
-            SimClient(self.world, self.node, swarm, f"client{c}.{s}", f"client{c}", share) for c, s in sessions
+            SimClient(self.world, self.node, swarm, f"client{c}.{s}", f"client{c}", share)
+            for c, s in sessions
         ]
         self.workers = [SimWorker(self.world, self.node, swarm, f"worker{n}") for n in range(traffic.workers)]
         self.weather = Weather(self.world, self.node, swarm)
@@ -93,7 +94,9 @@ class Run:
         for job_id, job in ledger.jobs.items():
             if job.state in ("queued", "inflight") and job.enqueue.exec not in ledger.paused:
                 subject = ASSIGN_PREFIX + job.enqueue.exec
-                if job.state == INFLIGHT or any(matches(p, subject) for w in self.workers for p in w.patterns):
+                if job.state == INFLIGHT or any(
+                    matches(p, subject) for w in self.workers for p in w.patterns
+                ):
                     found.append(f"{job_id} of {job.enqueue.exec} is {job.state}")
         for client in self.clients:
             waiting = [job for job in client.jobs.values() if job.state == PENDING]
@@ -110,7 +113,12 @@ class Run:
         leader = self.node.leader
         assert leader is not None
         audit_node(self.oracle, leader)
-        self.world.run(self.world.now_us + SECOND_US)
+        for _ in range(120_000):
+            # Between two writes there is a moment in which all that is decided is committed; a stalled
+            # disk may need its time for the last one.
+            if self.oracle.committed_index == self.node.replica.machine.last_index:
+                break
+            self.world.run(self.world.now_us + 500)
         self.oracle.same_state(self.node.replica.machine, "leader's")
         self.oracle.final_check()
         for client in self.clients:

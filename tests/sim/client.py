@@ -1,4 +1,4 @@
-"""Clients: they submit, resend what was not answered, ask again for results, and remember what they were told."""
+"""Clients: they submit, resend what was not answered, ask again for results, and check what they are told."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -108,14 +108,26 @@ def _table(run: Run) -> Table:
         ("jobs accepted", f"{len(told):,}", "each client was told so"),
         ("finished", f"{sum(j.state == 'done' for j in jobs.values()):,}", "with a result"),
         ("retried", f"{sum(j.attempt > 1 for j in jobs.values()):,}", "more than one attempt"),
-        ("dead letters", f"{sum(j.state == 'dead' for j in jobs.values()):,}", "always failing, rejected, poison"),
+        (
+            "dead letters",
+            f"{sum(j.state == 'dead' for j in jobs.values()):,}",
+            "always failing, rejected, poison",
+        ),
         ("[bold]lost[/]", f"[bold]{len(told - jobs.keys())}[/]", "accepted and not in the log"),
-        ("[bold]told twice[/]", f"[bold]{sum(len(j.finals) > 1 for j in jobs.values())}[/]", "two final states"),
+        (
+            "[bold]told twice[/]",
+            f"[bold]{sum(len(j.finals) > 1 for j in jobs.values())}[/]",
+            "two final states",
+        ),
         ("node killed", f"{counts['kills']:,}", "the process, at any instant"),
         ("power cut", f"{counts['power cuts']:,}", "the machine: unsynced pages are gone"),
         ("torn writes found", f"{counts['torn writes']:,}", "cut off at the next start, a copy kept"),
         ("workers died", f"{counts['dead workers']:,}", "their jobs went to others"),
-        ("segments sealed", f"{counts['sealed segments']:,}", f"and {counts['snapshots']:,} snapshots folded"),
+        (
+            "segments sealed",
+            f"{counts['sealed segments']:,}",
+            f"and {counts['snapshots']:,} snapshots folded",
+        ),
     )
     table = Table(title=f"after {run.world.now_us / 1e6:,.0f} simulated seconds", show_header=False)
     table.add_column()

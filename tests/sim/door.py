@@ -16,8 +16,8 @@ from rollmq.core.attempts import Outcome
 from rollmq.core.effects import (
     Accepted,
     AckDone,
-    AnyEffect,
     Answer,
+    AnyEffect,
     AskedBack,
     Assigned,
     AttemptVoid,
@@ -253,7 +253,7 @@ class Door:
             conn.refuse(ErrorCode.OVERLOADED, "too much waits to be committed", frame)
             return
         job_id = frame.msg_id.hex()
-        expires = [at_us for at_us in (header.expires_at_us, header.expires_in_us and now_us + header.expires_in_us)]
+        expires = (header.expires_at_us, header.expires_in_us and now_us + header.expires_in_us)
         submit = Submit(
             job_id,
             conn.client_id,

@@ -99,7 +99,9 @@ class Ledger:
 
     def _enqueue(self, event: Enqueue) -> None:
         if event.job_id in self.jobs:
-            raise Violation(f"P1: job {event.job_id} is accepted twice, the second time by entry {event.index}")
+            raise Violation(
+                f"P1: job {event.job_id} is accepted twice, the second time by entry {event.index}"
+            )
         if self.paused.get(event.exec):
             raise Violation(f"job {event.job_id} is accepted while {event.exec} is paused for submits")
         self.jobs[event.job_id] = Entry(event, not_before_us=event.not_before_us)
@@ -107,7 +109,9 @@ class Ledger:
     def _assign(self, event: Assign) -> None:
         job = self.jobs.get(event.job_id)
         if job is None or job.state != "queued":
-            raise Violation(f"P3: entry {event.index} assigns a job that is {job.state if job else 'unknown'}")
+            raise Violation(
+                f"P3: entry {event.index} assigns a job that is {job.state if job else 'unknown'}"
+            )
         if event.attempt != job.attempt + 1:
             raise Violation(f"P3: attempt {event.attempt} of {event.job_id} follows attempt {job.attempt}")
         if event.at_us < job.not_before_us:
@@ -116,12 +120,18 @@ class Ledger:
             raise Violation(f"{event.job_id} is assigned while {job.enqueue.exec} is paused")
         if event.worker_id not in self.workers:
             raise Violation(f"entry {event.index}: the log does not know worker {event.worker_id}")
-        if job.life == 1 and job.enqueue.expires_at_us and event.at_us > job.enqueue.expires_at_us + 2_000_000:
+        if (
+            job.life == 1
+            and job.enqueue.expires_at_us
+            and event.at_us > job.enqueue.expires_at_us + 2_000_000
+        ):
             raise Violation(f"{event.job_id} is assigned long after it expired")
         client_id = job.enqueue.client_id
         cap = self.caps.get(client_id, 0) or self.settings.cap_default
         if self.running[client_id] >= cap:
-            raise Violation(f"P4: entry {event.index}: {client_id} has {self.running[client_id]} of cap {cap}")
+            raise Violation(
+                f"P4: entry {event.index}: {client_id} has {self.running[client_id]} of cap {cap}"
+            )
         self.running[client_id] += 1
         job.state, job.attempt, job.worker_id = "inflight", event.attempt, event.worker_id
         job.fence, job.ended_by = (event.term, event.index), ""

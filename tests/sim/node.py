@@ -253,7 +253,9 @@ class SimNode:
             self.oracle.decided(log.lines(first_index, log.last_index), first_index=first_index)
 
     def _persist(self, write: Write) -> None:
-        self.do(f"write of {len(write.lines)}", partial(self.store.persist, write), partial(self._written, write))
+        self.do(
+            f"write of {len(write.lines)}", partial(self.store.persist, write), partial(self._written, write)
+        )
 
     def _written(self, write: Write) -> None:
         self.set_time()

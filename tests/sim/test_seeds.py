@@ -1,4 +1,4 @@
-"""Hundreds of seeds: each is a storm of its own mixture of faults, then a calm in which every job must end."""
+"""Hundreds of seeds: each a storm of its own mixture of faults, then a calm in which every job must end."""
 
 import subprocess
 import sys
@@ -55,8 +55,12 @@ def test_a_failing_seed_says_how_to_replay_it_and_fails_alike(monkeypatch: pytes
     told = []
     for _ in range(2):
         with pytest.raises(SeedFailed) as failure:
-            for seed in range(100):
-                run_seed(seed)
+            _run_seeds()
         told.append(str(failure.value))
     assert told[0] == told[1]
     assert "replay: .venv/bin/python -m tests.sim seed" in told[0]
+
+
+def _run_seeds() -> None:
+    for seed in range(100):
+        run_seed(seed)

@@ -71,9 +71,7 @@ class Upkeep:
             fold = partial(fold_base, node.disk, until_index=base_index, writer="helper")
             self._help(fold, partial(self._based, base_index))
 
-    def _help(
-        self, fold: Callable[[], FoldResult | None], then: Callable[[FoldResult | None], None]
-    ) -> None:
+    def _help(self, fold: Callable[[], FoldResult | None], then: Callable[[FoldResult | None], None]) -> None:
         self._is_folding = True
         node = self.node
         node.later(node.world.between(FOLD_US), lambda: self._run_helper(fold, then))

@@ -77,7 +77,11 @@ class Weather:
         step_us = self.world.between((0, faults.step_us)) * self.world.random.choice((-1, 1))
         node.wall_offset_us = max(node.wall_offset_us + step_us, -10 * abs(faults.step_us))
         self.world.say("clock", f"steps by {step_us / 1e6:.1f} s")
-        if node.leader is not None and node.replica.log_time is not None and self.world.happens(faults.believe):
+        if (
+            node.leader is not None
+            and node.replica.log_time is not None
+            and self.world.happens(faults.believe)
+        ):
             node.set_time()
             node.replica.log_time.step(node.wall_us)
             self.world.say("operator", "says that the clock is right")

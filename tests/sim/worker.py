@@ -58,7 +58,10 @@ class SimWorker(Party):
         self._sent: dict[int, tuple[str, Fence]] = {}
         """By number on this connection: acks that are not confirmed."""
         self._be_born()
-        for every_us, fate in ((swarm.workers.die_every_us, self._die_by_chance), (swarm.workers.drain_every_us, self._drain_by_chance)):
+        for every_us, fate in (
+            (swarm.workers.die_every_us, self._die_by_chance),
+            (swarm.workers.drain_every_us, self._drain_by_chance),
+        ):
             if every_us:
                 world.after(world.rarely(every_us), fate)
         world.after(ACK_AGAIN_US, self._ack_again)
@@ -66,8 +69,12 @@ class SimWorker(Party):
     def _draw_patterns(self) -> list[str]:
         execs, random = self.swarm.traffic.execs, self.world.random
         if self.world.happens(self.swarm.traffic.unmatched):
-            return [f"job.assign.exec{n}" for n in range(execs) if random.random() < 0.5] or ["job.assign.none"]
-        return random.choice((["job.assign.>"], ["job.assign.*"], [f"job.assign.exec{n}" for n in range(execs)]))
+            return [f"job.assign.exec{n}" for n in range(execs) if random.random() < 0.5] or [
+                "job.assign.none"
+            ]
+        return random.choice(
+            (["job.assign.>"], ["job.assign.*"], [f"job.assign.exec{n}" for n in range(execs)])
+        )
 
     # -- life and death
 
@@ -158,12 +165,16 @@ class SimWorker(Party):
                 job.fence,
                 job.started_us is not None,
                 self.world.now_us - (job.started_us or self.world.now_us),
-                max(job.timeout_us - self.world.now_us + job.started_us, 0) if job.started_us is not None else 0,
+                max(job.timeout_us - self.world.now_us + job.started_us, 0)
+                if job.started_us is not None
+                else 0,
             )
             for job in self.jobs.values()
             if job.outcome is None
         ]
-        outcomes = [h.HeldOutcome(job.job_id, job.fence) for job in self.jobs.values() if job.outcome is not None]
+        outcomes = [
+            h.HeldOutcome(job.job_id, job.fence) for job in self.jobs.values() if job.outcome is not None
+        ]
         payload = encode_payload(h.HeldList(held, outcomes))
         return Frame(MsgType.HELLO_WORKER, self.next_id(), header=encode_header(header), payload=payload)
 
@@ -293,7 +304,9 @@ class SimWorker(Party):
             return j.AckJobHeader(job.fence, 0, ok=False, what="reject", run_us=run_us, error_type="No"), b""
         if kind == "snoozing" and not calm and random.random() < 0.7:
             pause_us = self.world.between((0, 5 * SECOND_US))
-            return j.AckJobHeader(job.fence, 0, ok=False, what="snooze", after_us=pause_us, run_us=run_us), b""
+            return j.AckJobHeader(
+                job.fence, 0, ok=False, what="snooze", after_us=pause_us, run_us=run_us
+            ), b""
         result = f"{job.job_id[-8:]} {job.fence} {self.name} {self.instance}".encode()
         return j.AckJobHeader(job.fence, 0, run_us=run_us), result
 
