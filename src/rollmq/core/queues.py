@@ -273,7 +273,11 @@ class Queues:
             lane = next(iter(level.ring))
             client = lane.client
             if client.inflight_count < (client.cap or self._cap_default()):
-                return lane.head
+                higher = _highest_parked(lane) if client.parked else lane
+                if higher is lane:
+                    return lane.head
+                self._unpark(higher)
+                continue
             queue.deactivate(lane)
             queue.parked_count += 1
             client.parked[lane] = None
@@ -294,12 +298,15 @@ class Queues:
         steps for every job that ends; `pay_owed` gives back the others when there is nothing else to do.
         """
         if client.parked and client.inflight_count < (client.cap or self._cap_default()):
-            lane = _highest_parked(next(iter(client.parked)))
-            del client.parked[lane]
-            lane.exec.parked_count -= 1
-            self._activate(lane)
+            self._unpark(next(iter(client.parked)))
             if client.parked:
                 self.owed[client] = None
+
+    def _unpark(self, lane: Lane) -> None:
+        """Give a skipped lane its turn back."""
+        del lane.client.parked[lane]
+        lane.exec.parked_count -= 1
+        self._activate(lane)
 
     def pay_one_owed(self) -> None:
         """Give one more lane back to the client that has waited longest for it."""
@@ -423,7 +430,7 @@ def _is_delayed(job: Job) -> bool:
 
 
 def _highest_parked(lane: Lane) -> Lane:
-    """The client's parked lane of the highest level in this lane's exec: priorities come first there."""
+    """The client's highest parked lane above this one in its exec, or this one: priorities come first."""
     client = lane.client
     for level in reversed(lane.exec.levels[lane.level.number + 1 :]):
         higher = level.lanes.get(client.client_id) if level is not None else None
