@@ -1,7 +1,7 @@
 """`make plant`: apply each known bug to a copy of the tree; the test named with it must turn red.
 
-    python -m tests.plant                 all
-    python -m tests.plant late_ack …      those whose names contain one of the words
+python -m tests.plant                 all
+python -m tests.plant "late ack" …      those whose names contain one of the words
 """
 
 import os
@@ -11,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.plant.bugs import BUGS, Bug
+from tests.plant.bug import Bug
+from tests.plant.bugs import BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("src", "tests", "docs", "bench", "pyproject.toml", "README.md")
@@ -36,7 +37,13 @@ def turns_red(tree: Path, bug: Bug) -> tuple[bool, str]:
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{tree}", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *bug.tests]
     done = subprocess.run(
-        command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TEST_SECONDS_MAX, check=False
+        command,
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TEST_SECONDS_MAX,
+        check=False,
     )
     tail = "\n".join(done.stdout.splitlines()[-12:])
     # 1: tests failed. Anything else (no such test, bad usage, interrupted) proves nothing.
@@ -48,7 +55,9 @@ def copy_tree(target: Path) -> None:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
+            shutil.copytree(
+                source, target / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis")
+            )
         else:
             shutil.copy(source, target / name)
 

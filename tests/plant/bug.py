@@ -1,0 +1,18 @@
+"""What a planted bug is, and where the rooms are that they are planted in."""
+
+from typing import Final, NamedTuple
+
+
+class Bug(NamedTuple):
+    """One planted bug."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+CORE: Final = "src/rollmq/core/"
+STORE: Final = "src/rollmq/store/"
+RAFT: Final = "tests/raft_paper/"
