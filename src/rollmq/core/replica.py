@@ -159,7 +159,9 @@ class Replica:
     # -- the log goes on
 
     def _apply_committed(self, ready: Ready) -> None:
-        if self.leader is None and not self._is_rebuilding:
+        if self._is_rebuilding:
+            return  # this machine holds entries that were cut: nothing of what is committed is applied in it
+        if self.leader is None:
             self._apply_to(ready.commit_index)
         applied_index = min(ready.commit_index, self.machine.last_index)
         if applied_index > self.raft.log.applied_index:
@@ -175,18 +177,22 @@ class Replica:
         self._segment.add_all(lines)
 
     def _cut(self, cut_from: int) -> bool:
-        """Entries from here on came to nothing. Whether the machine had applied one of them."""
+        """Entries from here on came to nothing. Whether the machine had applied one of them.
+
+        While it is being rebuilt another cut changes nothing: what is loaded is committed, and is never cut.
+        """
         self._step_down()
-        if cut_from > self.machine.last_index:
+        if self._is_rebuilding or cut_from > self.machine.last_index:
             return False
         self._is_rebuilding = True
         self.raft.hold_campaign(True)
         return True
 
     def rebuilt(self, machine: Machine, segment: SegmentDigest) -> None:
-        """The host loaded the state anew, from snapshot and log as it is since the cut is on disk."""
+        """The host loaded the state anew, from snapshot and log: all that was committed when the cut was on
+        disk, and nothing that is not committed, for the next leader may cut that too."""
         assert self._is_rebuilding
-        assert self.raft.log.applied_index <= machine.last_index <= self.raft.log.last_index
+        assert self.raft.log.applied_index <= machine.last_index <= self.raft.commit_index
         if self.machine.queues is not None:
             self.machine.queues.dispose()
         self.machine, self._segment = machine, segment
