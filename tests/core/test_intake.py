@@ -11,6 +11,7 @@ from rollmq.core.intake import Submit, Wish, problem_of
 from rollmq.core.leader import Leader
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
+from rollmq.core.record import NO_BYTES
 from rollmq.core.state import dump_state
 from rollmq.limits import (
     HEADER_VALUE_CHARS_MAX,
@@ -145,10 +146,12 @@ def test_an_id_of_another_client_is_not_confirmed() -> None:
     assert not answer.is_retryable
 
 
-def test_an_empty_payload_is_the_same_state_whatever_object_it_is() -> None:
+@pytest.mark.parametrize("empty", [NO_BYTES, bytes(0), b"x" * len(""), PLAIN.payload], ids=str)
+def test_an_empty_payload_is_the_same_state_whatever_object_it_is(empty: bytes) -> None:
     """Python can make several empty bytes objects, and defaults are left out by identity."""
     leader = _leader()
-    _answer(leader, payload=bytes(bytearray()))
+    _answer(leader, payload=empty)
+    assert b'"payload"' not in b"".join(dump_state(leader.desk.machine))
     follower = Machine()
     for line in [*_leader_noop(leader), *leader.desk.take_lines()]:
         follower.apply(decode_line(line))

@@ -91,6 +91,19 @@ def test_timers_give_what_a_sorted_list_gives(steps: list[tuple[str, int]]) -> N
         assert len(timers) <= max(256, 2 * len(live) + 1)
 
 
+def test_cancelled_timers_do_not_pile_up() -> None:
+    """Most are cancelled long before they are due; memory is bounded by those that are not."""
+    dead: set[int] = set()
+    timers: Timers[int] = Timers(lambda item, _due_us: item not in dead)
+    for number in range(5_000):
+        timers.push(1_000 + number, number)
+        if number % 50:
+            dead.add(number)
+            timers.cancelled()
+        assert len(timers) <= max(257, 2 * (number + 1 - len(dead)) + 1)
+    assert list(timers.pop_due(10_000)) == list(range(0, 5_000, 50))
+
+
 TOKENS = st.sampled_from(("a", "b", "image"))
 SUBJECTS = st.lists(TOKENS, min_size=1, max_size=4)
 
