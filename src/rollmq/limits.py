@@ -1,4 +1,8 @@
-"""Every bound of rollmq, its unit in its name, its reason beside it. Nothing else may hold a bound."""
+"""Every bound that a user can meet, its unit in its name, its reason beside it.
+
+What a group may change while it runs is in the log instead: `events.Settings`. Sizes of batches and of
+housekeeping that nobody outside a module can notice stand in that module, with their reasons.
+"""
 
 from typing import Final
 
@@ -137,6 +141,10 @@ TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of written and committed lines kept in memory, so that a follower's short absence costs no disk reads."""
 
 # Submits
+PRIORITY_MAX: Final = 9
+"""Ten levels, 0 to 9: more than people can tell apart, few enough that ageing reaches the top in minutes."""
+WEIGHT_MAX: Final = 100
+"""Turns in a row of one client: enough to prefer one, not so many that the others notice a pause."""
 HEADER_VALUE_CHARS_MAX: Final = 4_096
 """Of one of a job's own headers, name or value: labels and trace context, not data."""
 TIMEOUT_MAX_US: Final = 366 * 86_400_000_000

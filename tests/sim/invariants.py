@@ -8,10 +8,11 @@ Slow on purpose: it shares no code and no counter with what it audits. It change
 
 from collections import Counter
 
-from rollmq.core.job import DEAD, INFLIGHT, PRIORITY_MAX, QUEUED, Job
+from rollmq.core.job import DEAD, INFLIGHT, QUEUED, Job
 from rollmq.core.leader import Leader
 from rollmq.core.machine import Machine
 from rollmq.core.queues import ExecQueue, Lane, Level, Queues
+from rollmq.limits import PRIORITY_MAX
 
 
 class Broken(AssertionError):

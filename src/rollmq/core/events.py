@@ -252,25 +252,42 @@ class Resume(Event, frozen=True, tag="resume"):
 
 
 class Settings(Event, frozen=True, tag="settings"):
-    """What `apply` and the decisions depend on. Each field's reason stands in limits.py."""
+    """What `apply` and the decisions depend on, for the whole group, until the next one."""
 
     machine_version: int = MACHINE_VERSION
+    """Which version of `apply` this group runs; a leader proposes only its own."""
     results_keep_us: int = 86_400_000_000
+    """How long a result can be asked for: a day, so that a client may be down for a night."""
     results_max: int = 1_000_000
+    """Results kept at most, whatever their age."""
     results_bytes_max: int = 268_435_456
+    """Bytes of results kept at most: they are in memory on every node."""
     finished_max: int = 1_000_000
+    """Finished ids remembered, so that a late resend is answered and not run again."""
     keys_keep_us: int = 86_400_000_000
+    """How long a caller's key means its first job: a day covers any retry of a caller."""
     keys_per_client_max: int = 1_000_000
+    """Keys remembered per client; beyond it keyed submits are refused, none is forgotten early."""
     queued_max: int = 10_000_000
+    """Jobs queued at most; beyond it submits are refused."""
     queued_bytes_max: int = 8_589_934_592
+    """Bytes of queued payloads at most: they are in memory on every node."""
     dlq_max: int = 100_000
+    """Dead letters kept; beyond it the oldest are dropped, by a `drop` event."""
     errors_kept: int = 5
+    """Errors kept with each job, the newest."""
     crashes_max: int = 3
+    """Workers that may die while they run a job, before it is buried as poison."""
     starts_max: int = 100
+    """Starts of one life, snoozes included, before a job is buried."""
     ageing_us: int = 60_000_000
+    """How long a job waits at a priority before it rises to the next."""
     cap_default: int = 100_000
+    """The cap of a client that has none of its own: as good as none."""
     clients_max: int = 100_000
+    """Clients remembered; beyond it those idle longest are forgotten, with their wishes."""
     workers_max: int = 10_000
+    """Workers remembered; beyond it those changed longest ago that hold nothing are forgotten."""
     by: str = ""
 
 
@@ -286,13 +303,21 @@ class Counts(Part, frozen=True):
     """How much of everything there is; replicas compare these after every marker."""
 
     queued: int = 0
+    """Waiting in their queues, delayed ones included."""
     inflight: int = 0
+    """Assigned and not yet ended."""
     dlq: int = 0
+    """Dead letters."""
     finished: int = 0
+    """Finished ids that are remembered."""
     results: int = 0
+    """Of these, those whose result is kept."""
     keys: int = 0
+    """Callers' keys that are remembered."""
     clients: int = 0
+    """Clients that are remembered."""
     workers: int = 0
+    """Workers that are remembered."""
     no_ops: int = 0
     """Stale events so far. A correct leader proposes none."""
 

@@ -42,13 +42,22 @@ def explain(desk: Desk, job_id: str) -> Explanation:
         )  # fmt: skip
     reason, text, until_us = _why_waiting(desk, job)
     before = desk.queues.jobs_before(job, EXPLAIN_WALK_MAX)
+    if before is not None:
+        text += f"; {_how_many(before)} in exec {job.exec!r}"
     return Explanation(job_id, job.state, reason, text, until_us, before, tries=job.tries)
+
+
+def _how_many(before: int) -> str:
+    """In words; turns and weights make it a guess, and a long lane is not walked to its end."""
+    if before == 0:
+        return "it is the next"
+    return f"{'at least' if before >= EXPLAIN_WALK_MAX else 'about'} {before:,} before it"
 
 
 def _why_waiting(desk: Desk, job: Job) -> tuple[str, str, int]:
     """Reason, text and until when; the first that holds, from the most to the least lasting."""
     if job.exec in desk.machine.paused:
-        return "paused", f"exec {job.exec!r} is paused; `rollmq resume {job.exec}` lets it go on", 0
+        return "paused", f"exec {job.exec!r} is paused by an operator", 0
     if job.lane is None and job.place_us > desk.now_us:
         if job.ended_by in (BY_FAILURE, BY_TIMEOUT):
             return (

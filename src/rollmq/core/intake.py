@@ -8,8 +8,6 @@ from rollmq.core.dedup import ID_TIME_DIGITS, KeyScope
 from rollmq.core.desk import Desk
 from rollmq.core.effects import Accepted, Refused
 from rollmq.core.events import Backoff, Client, Enqueue
-from rollmq.core.job import PRIORITY_MAX
-from rollmq.core.parties import WEIGHT_MAX
 from rollmq.core.sanity import is_number, is_text
 from rollmq.core.subject import BadSubject, check_subject
 from rollmq.limits import (
@@ -18,9 +16,11 @@ from rollmq.limits import (
     ID_CHARS_MAX,
     KEY_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
+    PRIORITY_MAX,
     TIMEOUT_MAX_US,
     TRIES_MAX_MAX,
     USER_HEADERS_MAX,
+    WEIGHT_MAX,
 )
 
 HEX_DIGITS: Final = frozenset("0123456789abcdef")

@@ -43,8 +43,6 @@ DONE: Final = "done"
 CANCELLED: Final = "cancelled"
 DROPPED: Final = "dropped"
 
-PRIORITY_MAX: Final = 9
-
 
 class JobError(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """One failed attempt, kept with the job for whoever looks into the DLQ."""

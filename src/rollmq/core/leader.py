@@ -7,6 +7,7 @@ hands out jobs. What comes of it are lines for the log and effects that wait for
 
 from collections.abc import Callable
 from heapq import nlargest
+from itertools import islice
 
 import msgspec
 
@@ -22,7 +23,6 @@ from rollmq.core.events import (
 )
 from rollmq.core.explain import Explanation, explain
 from rollmq.core.intake import Intake
-from rollmq.core.job import QUEUED
 from rollmq.core.liveness import Liveness
 from rollmq.core.machine import Machine
 from rollmq.core.operate import Operate
@@ -82,13 +82,9 @@ class Leader:
         self.liveness.tick()
 
     def _expire(self) -> None:
-        expired_count = 0
-        for job in self.desk.queues.expiries.pop_due(self.desk.now_us):
-            if job.state == QUEUED:
-                self.attempts.expire(job)
-                expired_count += 1
-            if expired_count >= EXPIRIES_PER_TICK:
-                return
+        due = self.desk.queues.expiries.pop_due(self.desk.now_us)
+        for job_id in islice(due, EXPIRIES_PER_TICK):
+            self.attempts.expire(self.desk.machine.jobs[job_id])
 
     def schedule(self) -> int:
         """Hand out what can be handed out, a bounded number of jobs; how many. Full: call it again soon."""

@@ -114,7 +114,9 @@ class Liveness:
             self.broken(hello.worker_id)  # the same instance on a new connection
         for outcome in hello.outcomes:
             self._attempts.outcome(hello.worker_id, outcome)
-        self._reconcile(hello, is_same=self._is_same_instance(hello, old))
+        self._reconcile(
+            hello, is_same=self._is_same_instance(hello, old), hands=self._hands_of_holder(hello, old)
+        )
         self._unseen.pop(hello.worker_id, None)
         self._connect(hello)
         return None
@@ -126,8 +128,16 @@ class Liveness:
         record = self._desk.machine.workers.get(hello.worker_id)
         return record is not None and record.instance == hello.instance
 
-    def _reconcile(self, hello: Hello, *, is_same: bool) -> None:
-        """Make the log's view and the worker's agree: the worker knows best what it holds."""
+    def _hands_of_holder(self, hello: Hello, old: Presence | None) -> int:
+        """How many jobs the process that was given them ran at once: a new one may have other hands."""
+        if old is not None:
+            return old.hello.hands
+        record = self._desk.machine.workers.get(hello.worker_id)
+        return record.hands if record is not None else 1
+
+    def _reconcile(self, hello: Hello, *, is_same: bool, hands: int) -> None:
+        """Make the log's view and the worker's agree: the worker knows best what it holds. `hands` are
+        those of the process that was given the jobs."""
         listed = {held.job_id: held for held in hello.held}
         lost: list[tuple[Job, bool]] = []
         for number, job in enumerate(self._held(hello.worker_id)):
@@ -135,10 +145,10 @@ class Liveness:
             if held is None or job.fence != held.fence:
                 # A new process: the old one died with it. The same one: the assign never reached it,
                 # unless it had said that the handler runs.
-                lost.append((job, job.is_started or (not is_same and number < hello.hands)))
+                lost.append((job, job.is_started or (not is_same and number < hands)))
             elif held.is_started:
                 self._attempts.begin(hello.worker_id, job.id, held.fence, left_us=held.left_us)
-        self._lose(hello.worker_id, lost)
+        self._lose(lost)
         for held in hello.held:
             mine = self._desk.machine.jobs.get(held.job_id)
             if mine is None or not is_current(mine, held.fence) or mine.worker_id != hello.worker_id:
@@ -223,6 +233,7 @@ class Liveness:
     def tick(self) -> None:
         """Look for workers that went away, attempts over their time, and jobs that nobody starts."""
         now_us = self._desk.now_us
+        gone: dict[str, int] = {}
         for worker_id, presence in list(self.present.items()):
             if presence.slot is not None and presence.last_heard_us + WORKER_SILENT_MAX_US <= now_us:
                 self._desk.scheduler.remove_worker(worker_id)
@@ -230,30 +241,33 @@ class Liveness:
                 presence.absent_until_us = now_us
             if presence.slot is None and presence.absent_until_us <= now_us:
                 del self.present[worker_id]
-                self._gone(worker_id, presence.hello.hands)
+                gone[worker_id] = presence.hello.hands
             elif presence.slot is not None:
                 self._ask_back(worker_id)
         for worker_id in [w for w, until_us in self._unseen.items() if until_us <= now_us]:
             del self._unseen[worker_id]
             record = self._desk.machine.workers.get(worker_id)
-            self._gone(worker_id, record.hands if record is not None else 1)
+            gone[worker_id] = record.hands if record is not None else 1
+        self._lose([lost for worker_id, hands in gone.items() for lost in self._lost_with(worker_id, hands)])
         for running in list(self._attempts.started.values()):
             for job in [job for job in running.values() if job.deadline_us <= now_us]:
                 self._attempts.time_out(job)
 
-    def _gone(self, worker_id: str, hands: int) -> None:
+    def _lost_with(self, worker_id: str, hands: int) -> list[tuple[Job, bool]]:
         """It died without a word: its oldest jobs, as many as it has hands, are presumed started, so that
         a job that kills its worker is found out, and those prefetched behind it are not blamed."""
         held = enumerate(self._held(worker_id))
-        self._lose(worker_id, [(job, job.is_started or number < hands) for number, job in held])
+        return [(job, job.is_started or number < hands) for number, job in held]
 
-    def _lose(self, worker_id: str, lost: list[tuple[Job, bool]]) -> None:
-        """Requeue jobs, given oldest first with whether they were started, so that they stay in order: the
-        unstarted newest first, for each goes back to the front; the started oldest first, to the end."""
+    def _lose(self, lost: list[tuple[Job, bool]]) -> None:
+        """Requeue jobs, given with whether they were started, so that they stay in order: the unstarted
+        newest first, for each goes back to the front; the started oldest first, to the end. All that are
+        lost at once go together: worker by worker each would look for its place among those before it."""
+        lost.sort(key=lambda each: each[0].fence or (0, 0))
         for job in [job for job, is_started in reversed(lost) if not is_started]:
-            self._attempts.lose(worker_id, job, is_started=False)
+            self._attempts.lose(job.worker_id, job, is_started=False)
         for job in [job for job, is_started in lost if is_started]:
-            self._attempts.lose(worker_id, job, is_started=True)
+            self._attempts.lose(job.worker_id, job, is_started=True)
 
     def _held(self, worker_id: str) -> list[Job]:
         return list(self._desk.machine.inflight.held_by(worker_id).values())

@@ -2,7 +2,7 @@
 
 Apply is deterministic and total. It makes no choice, reads no clock, draws nothing at random and never
 refuses: events are decided facts. Replicas that applied the same index have the same state, byte for
-byte (`state_lines`). What the leader decides, and why, is in `leader`.
+byte (`state.dump_state`). What the leader decides, and why, is in `leader`.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,6 @@ from rollmq.core.job import (
     DONE,
     DROPPED,
     INFLIGHT,
-    PRIORITY_MAX,
     QUEUED,
     Finished,
     Job,
@@ -58,7 +57,7 @@ from rollmq.core.job import (
 from rollmq.core.parties import Clients, ClientState, WorkerRecord
 from rollmq.core.queues import Queues
 from rollmq.core.record import NO_BYTES
-from rollmq.limits import AGEING_BUDGET_PER_EVENT
+from rollmq.limits import AGEING_BUDGET_PER_EVENT, PRIORITY_MAX
 
 TIMEOUT_ERROR: Final = "Timeout"
 LOST_ERROR: Final = "WorkerLost"
@@ -70,7 +69,8 @@ class Machine:
     """The state of one group as of an index.
 
     Invariants: a job id is in exactly one of `jobs`, `dead` and `finished`; a job in `jobs` is queued or
-    in flight; a queued one is in a lane or delayed; counts equal what they count (`check` proves all).
+    in flight; a queued one is in a lane or delayed; counts equal what they count.
+    What one event could break is asserted where it is applied; tests audit the whole after every step.
     """
 
     def __init__(self, *, is_indexed: bool = True) -> None:
@@ -96,7 +96,9 @@ class Machine:
         """None while folding snapshots: nobody asks there whose turn it is."""
         if is_indexed:
             self.queues = Queues(
-                cap_default=lambda: self.settings.cap_default, ageing_us=lambda: self.settings.ageing_us
+                self.jobs,
+                cap_default=lambda: self.settings.cap_default,
+                ageing_us=lambda: self.settings.ageing_us,
             )
         self._apply_by_type: dict[type, Callable[[Any], Job | None]] = {
             Enqueue: self._enqueue,
@@ -378,8 +380,7 @@ class Machine:
 
     def _close(self, job: Job, finished: Finished) -> None:
         del self.jobs[job.id]
-        # Timers of its delay and expiry are still about, and fire for whatever says that it is queued.
-        job.state = finished.state
+        job.state = finished.state  # effects that wait may still hold it
         self._client_lost_job(job, self.last_index)
         self.finished.add(finished, self.settings)
 

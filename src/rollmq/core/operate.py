@@ -9,12 +9,21 @@ import msgspec
 from rollmq.core.attempts import Attempts
 from rollmq.core.desk import Desk
 from rollmq.core.effects import Answer, AttemptVoid, Ended
-from rollmq.core.events import Cancel, Client, Drop, Pause, Pipeline, Redrive, Resume, Settings
+from rollmq.core.events import (
+    MACHINE_VERSION,
+    Cancel,
+    Client,
+    Drop,
+    Pause,
+    Pipeline,
+    Redrive,
+    Resume,
+    Settings,
+)
 from rollmq.core.job import INFLIGHT
-from rollmq.core.parties import WEIGHT_MAX
 from rollmq.core.sanity import as_text, is_number, is_text
 from rollmq.core.subject import BadSubject, check_subject
-from rollmq.limits import ERROR_TEXT_CHARS_MAX, ID_CHARS_MAX, REDRIVE_JOBS_MAX
+from rollmq.limits import ERROR_TEXT_CHARS_MAX, ID_CHARS_MAX, REDRIVE_JOBS_MAX, WEIGHT_MAX
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
@@ -176,6 +185,10 @@ def _signed(by: str, why: str) -> tuple[str, str]:
 
 def problem_of_settings(settings: Settings) -> str | None:
     """Why these settings cannot be; null when they can."""
+    if settings.machine_version != MACHINE_VERSION:
+        return (
+            f"machine_version {settings.machine_version}: this rollmq applies version {MACHINE_VERSION} only"
+        )
     numbers = {
         name: getattr(settings, name)
         for name in settings.__struct_fields__

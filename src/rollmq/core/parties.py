@@ -15,8 +15,6 @@ from rollmq.core.record import Record
 if TYPE_CHECKING:
     from rollmq.core.queues import Lane
 
-WEIGHT_MAX: Final = 100
-
 
 class ClientRecord(Record, tag="client"):
     """A client's line in the canonical state."""

@@ -13,12 +13,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from rollmq.core.job import PRIORITY_MAX, QUEUED, Job
+from rollmq.core.job import QUEUED, Job
 from rollmq.core.parties import ClientState
 from rollmq.core.timers import Timers
+from rollmq.limits import PRIORITY_MAX
 
 NEVER_US: Final = 1 << 62
 """Later than anything."""
+GIVE_BACK_LOOKS_MAX: Final = 256
+"""How many jobs one that is given back looks at for its place; thousands come back when workers drain."""
 
 
 class Lane:
@@ -42,10 +45,14 @@ class Lane:
         self._link(job, self.tail)
 
     def give_back(self, job: Job) -> None:
-        """To where it was before it was assigned: near the front, so look from there."""
-        before = self.head
-        while before is not None and _place(before) < _place(job):
-            before = before.next
+        """To where it was before it was assigned: near the front, so look from there. If that is far off,
+        because many were given back before it, it comes a little earlier than it should."""
+        before, place, looks_left = self.head, _place(job), GIVE_BACK_LOOKS_MAX
+        while before is not None and _place(before) < place:
+            if not looks_left:
+                job.since_us = before.since_us
+                break
+            before, looks_left = before.next, looks_left - 1
         self._link(job, before.prev if before is not None else self.tail)
 
     def _link(self, job: Job, after: Job | None) -> None:
@@ -162,18 +169,26 @@ class ExecQueue:
 class Queues:
     """Every exec's queue, and which of them have something to hand out."""
 
-    def __init__(self, *, cap_default: Callable[[], int], ageing_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        jobs: dict[str, Job],
+        *,
+        cap_default: Callable[[], int],
+        ageing_us: Callable[[], int],
+    ) -> None:
         self.execs: dict[str, ExecQueue] = {}
         self.offered: dict[ExecQueue, None] = {}
         """Execs that came to have a lane in a ring since the scheduler last looked."""
         self.owed: OrderedDict[ClientState, None] = OrderedDict()
         """Clients under their cap that still have parked lanes."""
+        self.on_forget: Callable[[ExecQueue], None] | None = None
+        """Called for each exec that is forgotten while it is offered; a scheduler's."""
+        self._jobs = jobs
+        """All open jobs. Timers hold ids: one of a job that is gone must not keep its payload for a year."""
         self._cap_default = cap_default
         self._ageing_us = ageing_us
-        self._delays: Timers[Job] = Timers(lambda job, due_us: _is_delayed(job) and job.place_us == due_us)
-        self.expiries: Timers[Job] = Timers(
-            lambda job, due_us: job.state == QUEUED and job.expires_at_us == due_us
-        )
+        self._delays: Timers[str] = Timers(self._is_delayed_until)
+        self.expiries: Timers[str] = Timers(self._is_queued_until)
         """Queued jobs that are given up at a time. The leader takes out what is due, and buries it."""
         self._ageing: Timers[Lane] = Timers(lambda _lane, _due_us: True)
         self.next_due_us = NEVER_US
@@ -191,6 +206,8 @@ class Queues:
         if queue.is_idle and self.execs.get(queue.name) is queue:
             del self.execs[queue.name]
             self.offered.pop(queue, None)
+            if queue.is_offered and self.on_forget is not None:
+                self.on_forget(queue)
 
     def attempt_ended(self, exec_name: str) -> None:
         """One job of this exec less is in flight."""
@@ -208,10 +225,10 @@ class Queues:
         job.exec = queue.name  # one string for all its jobs
         queue.queued_count += 1
         if job.expires_at_us:
-            self.expiries.push(job.expires_at_us, job)
+            self.expiries.push(job.expires_at_us, job.id)
         if job.place_us > now_us:
             queue.delayed_count += 1
-            self._delays.push(job.place_us, job)
+            self._delays.push(job.place_us, job.id)
             self.next_due_us = min(self.next_due_us, job.place_us)
             return
         job.since_us = job.place_us
@@ -344,7 +361,8 @@ class Queues:
         return budget
 
     def _advance(self, now_us: int, clients: dict[str, ClientState], budget: int) -> int:
-        for job in self._delays.pop_due(now_us):
+        for job_id in self._delays.pop_due(now_us):
+            job = self._jobs[job_id]
             queue = self.execs[job.exec]
             queue.delayed_count -= 1
             job.since_us = now_us
@@ -392,6 +410,14 @@ class Queues:
         self._enter(job, lane.exec.lane_for(lane.level.number + 1, lane.client))
         return True
 
+    def _is_delayed_until(self, job_id: str, due_us: int) -> bool:
+        job = self._jobs.get(job_id)
+        return job is not None and job.state == QUEUED and job.lane is None and job.place_us == due_us
+
+    def _is_queued_until(self, job_id: str, due_us: int) -> bool:
+        job = self._jobs.get(job_id)
+        return job is not None and job.state == QUEUED and job.expires_at_us == due_us
+
     # -- looking
 
     def jobs_before(self, job: Job, walk_max: int) -> int | None:
@@ -423,10 +449,6 @@ class Queues:
                 job.lane = job.prev = job.next = None
                 job = following
             lane.head = lane.tail = None
-
-
-def _is_delayed(job: Job) -> bool:
-    return job.state == QUEUED and job.lane is None
 
 
 def _highest_parked(lane: Lane) -> Lane:

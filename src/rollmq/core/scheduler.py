@@ -111,6 +111,7 @@ class Scheduler:
         self._dirty: list[WorkerSlot] = []
         self._number = 0
         queues.offered.clear()
+        queues.on_forget = self._dry
         for queue in queues.execs.values():
             queue.route = None
             queue.is_offered = False

@@ -18,11 +18,12 @@ import msgspec
 
 from rollmq.core.dedup import KeyRecord
 from rollmq.core.events import FORMAT_VERSION, MACHINE_VERSION, Counts, Members, Settings
-from rollmq.core.job import DEAD, INFLIGHT, PRIORITY_MAX, Finished, Job, JobRecord, job_of, record_of
+from rollmq.core.job import DEAD, INFLIGHT, Finished, Job, JobRecord, job_of, record_of
 from rollmq.core.line import CRC_AT, CRC_END, LineDamaged, decode_part, seal
 from rollmq.core.machine import Machine
 from rollmq.core.parties import ClientRecord, ClientState, WorkerRecord
 from rollmq.core.record import Record
+from rollmq.limits import PRIORITY_MAX
 
 
 class StateHeader(Record, tag="state"):

@@ -4,18 +4,22 @@ Cancelling leaves a stale entry behind; when stale entries outnumber live ones t
 so memory stays bounded by what is live and the cost per entry stays logarithmic.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Hashable)
 
 SWEEP_FROM: Final = 256
 """Below this many entries sweeping costs more than it frees."""
 
 
 class Timers(Generic[T]):
-    """A heap of (due_us, number, item). An entry is live while `is_live(item, due_us)` says so."""
+    """A heap of (due_us, number, item). An entry is live while `is_live(item, due_us)` says so.
+
+    A cancelled item that is pushed again for the same time has two entries that look live: whoever takes
+    out the first one makes the other stale, and a sweep keeps one.
+    """
 
     def __init__(self, is_live: Callable[[T, int], bool]) -> None:
         self._is_live = is_live
@@ -40,7 +44,8 @@ class Timers(Generic[T]):
         """Tell that one entry has just become stale."""
         self._stale_count += 1
         if len(self._heap) > SWEEP_FROM and self._stale_count * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if self._is_live(entry[2], entry[0])]
+            live = {(e[0], e[2]): e for e in self._heap if self._is_live(e[2], e[0])}
+            self._heap = list(live.values())
             heapify(self._heap)
             self._stale_count = 0
 

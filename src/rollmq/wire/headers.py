@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Meta
 
 from rollmq import limits
-from rollmq.core.parties import WEIGHT_MAX
 
 NUMBER_MAX = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly."""
@@ -51,7 +50,7 @@ class HelloClientHeader(VersionHeader, frozen=True, kw_only=True):
     """The tenant; many sessions may share it."""
     cap: Number = 0
     """Wished cap on its jobs in flight; 0 = the group's default. An operator's setting wins."""
-    weight: Annotated[int, Meta(ge=1, le=WEIGHT_MAX)] = 1
+    weight: Annotated[int, Meta(ge=1, le=limits.WEIGHT_MAX)] = 1
     """Wished share between clients. An operator's setting wins."""
     token: Token = ""
     """Secret, when the node asks for one."""

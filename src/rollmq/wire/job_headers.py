@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from rollmq import limits
 from rollmq.core.events import Backoff
-from rollmq.core.job import PRIORITY_MAX
 from rollmq.wire.headers import Fence, Header, JobId, NameOrNone, Number, Text
 
 UserHeaders: TypeAlias = Annotated[dict[str, str], Meta(max_length=limits.USER_HEADERS_MAX)]
@@ -47,7 +46,7 @@ class SubmitJobHeader(Header, frozen=True):
     """The caller's idempotency key, scoped to client and exec; empty = none."""
     headers: UserHeaders | None = None
     """The caller's own labels; the handler sees them."""
-    priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX)] = 0
+    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] = 0
     """0 to 9, higher first."""
     delay_us: Number = 0
     """Not before so much later than its acceptance."""
