@@ -33,11 +33,13 @@ class Hall:
         """An operator's setting."""
         self.leader.operate.set_client(client_id, cap=cap, weight=weight, by="op", to=None)
 
-    def submit(self, client_id: str, exec_name: str, *, priority: int = 0) -> str:
+    def submit(self, client_id: str, exec_name: str, *, priority: int = 0, delay_us: int = 0) -> str:
         """A plain job; its id."""
         self.count += 1
         job_id = f"{self.now_us // 1000:012x}7{self.count:019x}"
-        self.leader.intake.submit(Submit(job_id, client_id, exec_name, priority=priority), None)
+        not_before_us = self.now_us + delay_us if delay_us else 0
+        submit = Submit(job_id, client_id, exec_name, priority=priority, not_before_us=not_before_us)
+        self.leader.intake.submit(submit, None)
         return job_id
 
     def worker(self, worker_id: str, *patterns: str, credit: int = 0) -> None:
