@@ -121,6 +121,8 @@ class Run:
             self.world.run(self.world.now_us + 500)
         self.oracle.same_state(self.node.replica.machine, "leader's")
         self.oracle.final_check()
+        for _ in range(3):
+            self.node.rotten_copy_is_seen()
         for client in self.clients:
             self._check_client(client)
         counts = self.oracle.counts + Counter(

@@ -12,12 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from rollmq.core.events import Settings
+from rollmq.core.raft_ready import RaftSettings
 from tests.sim.check import Run
 from tests.sim.swarm import MS, NetFaults, NodeFaults, Swarm, Traffic, WorkerFaults
 from tests.sim.world import SECOND_US
 
 JOBS: Final = 4_000
-TOLD: Final = ("loses power", "is killed", "stops in", "stops:", "was in the middle", "dies: of", "drains")
+TOLD: Final = ("loses power", "is killed", "stops", "was in the middle", "dies: of", "the power goes")
 STORIES_MAX: Final = 40
 
 
@@ -26,7 +27,14 @@ def eventful() -> Swarm:
     return Swarm(
         storm_us=120 * SECOND_US,
         net=NetFaults(break_every_us=40 * SECOND_US, half_open=0.2),
-        node=NodeFaults(crash_every_us=5 * SECOND_US, power_cut=0.6, stall=0.0005, boot_crash=0.2),
+        node=NodeFaults(
+            sync_us=(2 * MS, 20 * MS),
+            stall=0.0005,
+            crash_every_us=4 * SECOND_US,
+            power_cut=0.6,
+            in_call=0.8,
+            boot_crash=0.2,
+        ),
         workers=WorkerFaults(
             run_us=(2 * MS, 300 * MS), die_every_us=25 * SECOND_US, late_ack=0.01, repeat_ack=0.05
         ),
@@ -38,8 +46,8 @@ def eventful() -> Swarm:
             submit_every_us=150 * MS,
             burst=20,
             kinds={"ok": 0.9, "flaky": 0.08, "failing": 0.015, "poison": 0.0007, "rejecting": 0.005},
-            keyed=0.0,
             prioritised=0.2,
+            payload_bytes=2_000,
         ),
         settings=Settings(0, 0, 0),
         mark_every_us=5 * SECOND_US,
@@ -47,6 +55,7 @@ def eventful() -> Swarm:
         keep_history_bytes=1 << 40,
         tick_us=100 * MS,
         turn_us=1 * MS,
+        raft=RaftSettings(),
     )
 
 

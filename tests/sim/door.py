@@ -249,9 +249,6 @@ class Door:
 
     def _submit(self, conn: Conn, frame: Frame, leader: Leader) -> None:
         exec_name, header, now_us = exec_of_submit(frame), read_submit(frame), leader.desk.now_us
-        if not self.node.replica.raft.can_propose:
-            conn.refuse(ErrorCode.OVERLOADED, "too much waits to be committed", frame)
-            return
         job_id = frame.msg_id.hex()
         expires = (header.expires_at_us, header.expires_in_us and now_us + header.expires_in_us)
         submit = Submit(

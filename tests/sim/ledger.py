@@ -120,12 +120,9 @@ class Ledger:
             raise Violation(f"{event.job_id} is assigned while {job.enqueue.exec} is paused")
         if event.worker_id not in self.workers:
             raise Violation(f"entry {event.index}: the log does not know worker {event.worker_id}")
-        if (
-            job.life == 1
-            and job.enqueue.expires_at_us
-            and event.at_us > job.enqueue.expires_at_us + 2_000_000
-        ):
-            raise Violation(f"{event.job_id} is assigned long after it expired")
+        expires_at_us = job.enqueue.expires_at_us if job.life == 1 else 0
+        if expires_at_us and event.at_us > expires_at_us:
+            raise Violation(f"{event.job_id} is assigned after it expired")
         client_id = job.enqueue.client_id
         cap = self.caps.get(client_id, 0) or self.settings.cap_default
         if self.running[client_id] >= cap:

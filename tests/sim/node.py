@@ -16,7 +16,7 @@ from rollmq.core.machine import Machine
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_log import RaftLog
 from rollmq.core.raft_messages import TermRun
-from rollmq.core.raft_ready import RaftSettings, Write
+from rollmq.core.raft_ready import Write
 from rollmq.core.replica import Replica
 from rollmq.core.segment_digest import is_marker_line
 from rollmq.core.state import load_state
@@ -158,9 +158,9 @@ class SimNode:
                 snapshot_term=recovered.state.last_term if recovered.state is not None else 0,
                 term_runs=runs,
                 last_index=recovered.last_index,
-                tail_bytes_max=1 << 16,
+                tail_bytes_max=self.swarm.raft.tail_bytes_max,
             ),
-            settings=RaftSettings(),
+            settings=self.swarm.raft,
             chance=self.world.random.random,
             now_us=self.mono_us,
         )
@@ -365,6 +365,25 @@ class SimNode:
         self.world.say("node", "is closed")
         self.oracle.counts["drains"] += 1
         self.world.after(self.world.between(self.faults.down_us), self.boot)
+
+    # -- rot
+
+    def rotten_copy_is_seen(self) -> None:
+        """P8: one byte of a copy of the disk changes. A start refuses, or it finds the very same state."""
+        random, disk = self.disk_random, self.disk.copy()
+        name = random.choice([name for name, content in disk.files().items() if content])
+        offset = random.randrange(len(disk.content(name)))
+        disk.rot(name, offset, 1 << random.randrange(8))
+        try:
+            _, recovered = Store.open(disk, fresh_node_id="0" * 32, options=self._options())
+            machine, _, _ = self._load(recovered)
+        except StateError:
+            self.oracle.counts["rot refused"] += 1
+            return
+        if recovered.identity != self.store.identity or recovered.hard_state != self.store.hard_state:
+            raise Violation(f"P8: {name} is damaged at byte {offset}, and this is another node now")
+        self.oracle.counts["rot harmless"] += 1
+        self.oracle.same_state(machine, f"state with {name} damaged at byte {offset}: its")
 
     # -- the way in
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import TypeVar
 
 from rollmq.core.events import Settings
+from rollmq.core.raft_ready import RaftSettings
 from tests.sim.world import SECOND_US
 
 T = TypeVar("T")
@@ -129,6 +130,7 @@ class Swarm:
     snapshot_every_entries: int
     keep_history_bytes: int
     tick_us: int
+    raft: RaftSettings
     turn_us: int
     """How long a node gathers what arrives before it decides."""
 
@@ -160,8 +162,20 @@ def draw(random: Random) -> Swarm:
         keep_history_bytes=random.choice([0, 50_000, 1 << 40, 1 << 40]),
         tick_us=random.choice([50 * MS, 100 * MS, 250 * MS]),
         turn_us=random.choice([0, 200, 5 * MS]),
+        raft=_raft(random),
     )
     return swarm
+
+
+def _raft(random: Random) -> RaftSettings:
+    """Writes so small that a turn's lines need several, and so little room that submits wait."""
+    if random.random() < 0.6:
+        return RaftSettings()
+    return RaftSettings(
+        write_bytes_max=random.choice([1, 500, 5_000]),
+        uncommitted_bytes_max=random.choice([1, 3_000, 1 << 26]),
+        tail_bytes_max=random.choice([0, 3_000]),
+    )
 
 
 def _node(random: Random) -> NodeFaults:
