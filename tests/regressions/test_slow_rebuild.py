@@ -1,4 +1,4 @@
-"""REVIEW-B 1: a machine that is rebuilt takes its time, and the log goes on meanwhile."""
+"""A machine that is rebuilt takes its time, and the log goes on meanwhile."""
 
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
