@@ -15,6 +15,7 @@ from rollmq.core.attempts import Outcome
 from rollmq.core.effects import Accepted, AnyEffect, Assigned, Ended
 from rollmq.core.events import AnyEvent, Backoff, Fence, Settings
 from rollmq.core.intake import Submit, Wish
+from rollmq.core.job import QUEUED
 from rollmq.core.leader import Leader
 from rollmq.core.line import decode_line
 from rollmq.core.liveness import Held, Hello
@@ -165,6 +166,18 @@ class Story:
             if connection.is_talking:
                 self.leader.liveness.heard(worker_id)
         self.leader.tick(self.now_us)
+        self._check_what_was_due()
+
+    def _check_what_was_due(self) -> None:
+        """A tick leaves nothing undone whose time has come; stories are small, so its budgets suffice."""
+        for job in self.machine.jobs.values():
+            if job.state == QUEUED:
+                assert job.place_us > self.now_us or job.lane is not None, "its delay is over"
+                # What this tick took back from a worker is looked at by the next, and not assigned before.
+                is_back = job.ready_us >= self.now_us
+                assert is_back or not 0 < job.expires_at_us <= self.now_us, "it has expired"
+            elif job.is_started:
+                assert job.deadline_us > self.now_us, "it is over its time"
 
     # -- clients
 
