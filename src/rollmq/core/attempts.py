@@ -4,7 +4,7 @@ It writes `assign`, `ack`, the requeues and `dlq`. Who is connected and alive is
 """
 
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -49,7 +49,8 @@ POISON: Final = "poison"
 
 EXPIRED_ERROR: Final = "Expired"
 TOLD_FAILURES: Final = frozenset({BY_FAILURE, BY_SNOOZE})
-LEADERS_ERRORS: Final = frozenset({TIMEOUT_ERROR, LOST_ERROR, EXPIRED_ERROR})
+RETURNED_ERROR: Final = "Returned"
+LEADERS_ERRORS: Final = frozenset({TIMEOUT_ERROR, LOST_ERROR, EXPIRED_ERROR, RETURNED_ERROR})
 """Error types that no handler reported."""
 
 DLQ_DROP_BATCH: Final = 100
@@ -69,11 +70,20 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     run_us: int | None = None
     error_type: str = ""
     error_message: str = ""
-    error_detail: str = ""
+    error_detail: bytes = b""
     wants: str = RETRY
     """After a failure: retry, snooze (no try) or reject (straight to the DLQ)."""
     after_us: int | None = None
     """The pause the handler asked for, instead of the backoff."""
+
+
+class Cause(NamedTuple):
+    """Why a job is buried: what its last error says. The detail has passed the codec, as the result would."""
+
+    type: str
+    message: str
+    detail: bytes = b""
+    key_id: str = ""
 
 
 class Attempts:
@@ -182,7 +192,7 @@ class Attempts:
                 tries=tries,
                 is_started=True,
                 run_us=outcome.run_us,
-                error=(outcome.error_type, outcome.error_message, outcome.error_detail),
+                cause=Cause(outcome.error_type, outcome.error_message, outcome.error_detail, outcome.key_id),
             )
         desk = self._desk
         pause_us = self._backoff_us(job, tries)
@@ -196,6 +206,7 @@ class Attempts:
             outcome.error_detail,
             desk.now_us + pause_us if pause_us else 0,
             not is_snooze,
+            outcome.key_id,
         )
         desk.decide(event)
         desk.scheduler.ended(worker_id)
@@ -229,8 +240,8 @@ class Attempts:
         if buried is None:
             self._worker_down(job, reason, is_started=job.is_started)
         else:
-            error = ("Returned", f"{worker_id} gave it back while it ran", "")
-            self._bury(job, buried, tries=tries, is_started=True, error=error)
+            cause = Cause(RETURNED_ERROR, f"{worker_id} gave it back while it ran")
+            self._bury(job, buried, tries=tries, is_started=True, cause=cause)
 
     # -- ending, as the leader decides
 
@@ -246,7 +257,7 @@ class Attempts:
                 reason,
                 tries=tries,
                 is_started=True,
-                error=(TIMEOUT_ERROR, "the handler ran over its time", ""),
+                cause=Cause(TIMEOUT_ERROR, "the handler ran over its time"),
             )
         else:
             self.forget(job)
@@ -270,13 +281,13 @@ class Attempts:
         if reason is None:
             self._worker_down(job, GONE, is_started=True)
         else:
-            error = (LOST_ERROR, f"{worker_id} went away while it ran", "")
-            self._bury(job, reason, tries=tries, is_started=True, error=error)
+            cause = Cause(LOST_ERROR, f"{worker_id} went away while it ran")
+            self._bury(job, reason, tries=tries, is_started=True, cause=cause)
 
     def expire(self, job: Job) -> None:
         """It was not started by the time after which nobody wants it."""
         self._bury(
-            job, EXPIRED, tries=job.tries, is_started=False, error=(EXPIRED_ERROR, "not run in time", "")
+            job, EXPIRED, tries=job.tries, is_started=False, cause=Cause(EXPIRED_ERROR, "not run in time")
         )
 
     def _worker_down(self, job: Job, reason: str, *, is_started: bool) -> None:
@@ -293,7 +304,7 @@ class Attempts:
         tries: int,
         is_started: bool,
         run_us: int | None = None,
-        error: tuple[str, str, str] = ("", "", ""),
+        cause: Cause,
     ) -> int:
         """Into the DLQ, from the queue or out of flight; the index of the event."""
         desk = self._desk
@@ -301,7 +312,7 @@ class Attempts:
         worker_id = self.forget(job) if is_inflight else ""
         if is_inflight:
             ending = self.ending_of(job, is_started=is_started, tries=tries, run_us=run_us)
-            event = Dlq(*ending, reason, *error)
+            event = Dlq(*ending, reason, *cause)
         else:
             event = Dlq(
                 desk.next_index,
@@ -310,9 +321,8 @@ class Attempts:
                 job.id,
                 tries=tries,
                 reason=reason,
-                error_type=error[0],
-                error_message=error[1],
-                error_detail=error[2],
+                error_type=cause.type,
+                error_message=cause.message,
             )
         desk.decide(event)
         if is_inflight:
@@ -322,13 +332,21 @@ class Attempts:
         return event.index
 
     def _keep_dlq_bounded(self) -> None:
-        desk, dead = self._desk, self._desk.machine.dead
-        dlq_max = desk.machine.settings.dlq_max
-        if len(dead) <= dlq_max:
+        desk, machine = self._desk, self._desk.machine
+        dead, settings = machine.dead, machine.settings
+        over_count = len(dead) - settings.dlq_max
+        over_bytes = machine.dead_bytes - settings.dlq_bytes_max
+        if over_count <= 0 and over_bytes <= 0:
             return
         # Some room at once, so that a full DLQ does not cost an event for every burial.
-        drop_count = min(max(len(dead) - dlq_max, dlq_max // 100), DLQ_DROP_BATCH)
-        oldest = list(islice(dead, drop_count))
+        over_count = max(over_count, min(settings.dlq_max // 100, len(dead) // 2))
+        oldest: list[str] = []
+        for job in islice(dead.values(), DLQ_DROP_BATCH):
+            if over_count <= 0 and over_bytes <= 0:
+                break
+            oldest.append(job.id)
+            over_count -= 1
+            over_bytes -= len(job.payload)
         event = Drop(desk.next_index, desk.term, desk.now_us, oldest, "rollmq", "the DLQ was over its bound")
         desk.decide(event)
 
@@ -393,7 +411,7 @@ def sanitized(outcome: Outcome) -> Outcome:
         key_id=as_text(outcome.key_id, ID_CHARS_MAX),
         error_type=as_text(outcome.error_type, ID_CHARS_MAX),
         error_message=as_text(outcome.error_message, ERROR_TEXT_CHARS_MAX),
-        error_detail=as_text(outcome.error_detail, ERROR_DETAIL_BYTES_MAX),
+        error_detail=outcome.error_detail[:ERROR_DETAIL_BYTES_MAX],
     )
 
 

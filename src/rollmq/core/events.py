@@ -138,12 +138,14 @@ class FailRequeue(Ending, frozen=True, tag="fail_requeue"):
     error_type: str = ""
     """The exception's class, or what the handler calls it."""
     error_message: str = ""
-    error_detail: str = ""
+    error_detail: bytes = b""
     """The traceback, after the codec."""
     not_before_us: int = 0
     """The end of its backoff."""
     counted: bool = True
     """False for a snooze: the attempt is no try."""
+    key_id: str = ""
+    """Names the codec's key of the detail."""
 
 
 class TimeoutRequeue(Ending, frozen=True, tag="timeout_requeue"):
@@ -181,7 +183,9 @@ class Dlq(MaybeEnding, frozen=True, tag="dlq"):
     """tries or starts (used up), rejected, expired, or poison."""
     error_type: str = ""
     error_message: str = ""
-    error_detail: str = ""
+    error_detail: bytes = b""
+    key_id: str = ""
+    """Names the codec's key of the detail."""
 
 
 class Redrive(Event, frozen=True, tag="redrive"):
@@ -274,6 +278,8 @@ class Settings(Event, frozen=True, tag="settings"):
     """Bytes of queued payloads at most: they are in memory on every node."""
     dlq_max: int = 100_000
     """Dead letters kept; beyond it the oldest are dropped, by a `drop` event."""
+    dlq_bytes_max: int = 2_147_483_648
+    """Bytes of dead letters' payloads kept, likewise: they are in memory on every node."""
     errors_kept: int = 5
     """Errors kept with each job, the newest."""
     crashes_max: int = 3
@@ -333,7 +339,7 @@ class ExecCensus(Part, frozen=True):
     free_credit: int = 0
     """Of the workers that could take its jobs."""
     capped_clients: int = 0
-    """Clients with jobs here that are at their cap."""
+    """Clients whose turn came here and was passed over, because they are at their cap."""
 
 
 class SnapshotMarker(Event, frozen=True, tag="snapshot_marker"):

@@ -51,7 +51,9 @@ class JobError(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid
     attempt: int
     type: str = ""
     message: str = ""
-    detail: str = ""
+    detail: bytes = NO_BYTES
+    key_id: str = ""
+    """Names the key of the codec that the detail passed."""
 
 
 class JobRecord(Record, tag="job"):

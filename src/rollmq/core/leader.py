@@ -144,7 +144,7 @@ def census_of(queues: Queues, desk: Desk) -> list[ExecCensus]:
             queue.delayed_count,
             queue.inflight_count,
             credit,
-            queue.parked_count,
+            len(queue.parked),
         )
         for queue, credit in zip(most, credit_of, strict=True)
     ]

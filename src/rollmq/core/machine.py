@@ -91,6 +91,9 @@ class Machine:
         self.paused: dict[str, bool] = {}
         self.inflight = Inflight()
         self.queued_bytes = 0
+        """Of the payloads of queued jobs."""
+        self.dead_bytes = 0
+        """Of the payloads of dead letters."""
         self.no_ops = 0
         self.queues: Queues | None = None
         """None while folding snapshots: nobody asks there whose turn it is."""
@@ -250,7 +253,9 @@ class Machine:
         if job is None:
             return None
         if event.counted:
-            self._remember_error(job, event, event.error_type, event.error_message, event.error_detail)
+            self._remember_error(
+                job, event, event.error_type, event.error_message, event.error_detail, event.key_id
+            )
         ended_by = BY_FAILURE if event.counted else BY_SNOOZE
         self._requeue(job, event, ended_by, event.not_before_us)
         return job
@@ -259,7 +264,7 @@ class Machine:
         job = self._ending(event)
         if job is None:
             return None
-        self._remember_error(job, event, TIMEOUT_ERROR, "the handler ran over its time", "")
+        self._remember_error(job, event, TIMEOUT_ERROR, "the handler ran over its time")
         self._requeue(job, event, BY_TIMEOUT, event.not_before_us)
         return job
 
@@ -270,7 +275,7 @@ class Machine:
         is_gone = event.reason == GONE
         if is_gone and event.started:
             job.crashes += 1
-            self._remember_error(job, event, LOST_ERROR, f"{event.worker_id} went away while it ran", "")
+            self._remember_error(job, event, LOST_ERROR, f"{event.worker_id} went away while it ran")
         ended_by = BY_RETURN
         if is_gone:
             ended_by = BY_LOSS if event.started else BY_UNSTARTED_LOSS
@@ -309,9 +314,15 @@ class Machine:
         self._queue(job, self.clients.by_id[job.client_id], event.at_us, is_given_back=keeps_place)
 
     def _remember_error(
-        self, job: Job, event: Ending | MaybeEnding, kind: str, message: str, detail: str
+        self,
+        job: Job,
+        event: Ending | MaybeEnding,
+        kind: str,
+        message: str,
+        detail: bytes = NO_BYTES,
+        key_id: str = "",
     ) -> None:
-        error = JobError(event.at_us, event.attempt, kind, message, detail)
+        error = JobError(event.at_us, event.attempt, kind, message, detail or NO_BYTES, key_id)
         kept = self.settings.errors_kept
         job.errors = [*(job.errors or []), error][-kept:] if kept else None
 
@@ -325,18 +336,28 @@ class Machine:
             job.starts += event.started
             job.tries = event.tries
         if event.error_type:
-            self._remember_error(job, event, event.error_type, event.error_message, event.error_detail)
+            self._remember_error(
+                job, event, event.error_type, event.error_message, event.error_detail, event.key_id
+            )
         del self.jobs[job.id]
         self._client_lost_job(job, event.index)
         job.state, job.dead_us, job.dead_reason = DEAD, event.at_us, event.reason
         self.dead[job.id] = job
+        self.dead_bytes += len(job.payload)
+        return job
+
+    def _leave_dead(self, job_id: str) -> Job | None:
+        """Take a job out of the DLQ."""
+        job = self.dead.pop(job_id, None)
+        if job is None:
+            return self._no_op()
+        self.dead_bytes -= len(job.payload)
         return job
 
     def _redrive(self, event: Redrive) -> None:
         for job_id in event.job_ids:
-            job = self.dead.pop(job_id, None)
+            job = self._leave_dead(job_id)
             if job is None:
-                self._no_op()
                 continue
             job.state, job.dead_us, job.dead_reason = QUEUED, 0, ""
             job.life += 1
@@ -352,9 +373,8 @@ class Machine:
 
     def _drop(self, event: Drop) -> None:
         for job_id in event.job_ids:
-            job = self.dead.pop(job_id, None)
+            job = self._leave_dead(job_id)
             if job is None:
-                self._no_op()
                 continue
             self.finished.add(_ended(job, DROPPED, event.at_us, event.why), self.settings)
 

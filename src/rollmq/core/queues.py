@@ -9,7 +9,7 @@ that taking over costs nothing. Whose turn it is (the order inside rings) matter
 It chooses among jobs and knows no workers; `scheduler` brings the two together.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -113,7 +113,7 @@ class ExecQueue:
         "is_paused",
         "levels",
         "name",
-        "parked_count",
+        "parked",
         "queued_count",
         "refuses_submits",
         "ring_mask",
@@ -125,8 +125,8 @@ class ExecQueue:
         self.levels: list[Level | None] = [None] * (PRIORITY_MAX + 1)
         self.ring_mask = 0
         self.queued_count = 0
-        self.parked_count = 0
-        """Lanes that wait only because their clients are at their caps."""
+        self.parked: Counter[str] = Counter()
+        """Per client, its lanes here that were passed over because it is at its cap."""
         self.delayed_count = 0
         self.inflight_count = 0
         self.is_paused = False
@@ -145,6 +145,12 @@ class ExecQueue:
         if lane is None or lane.client is not client:
             lane = level.lanes[client.client_id] = Lane(self, level, client)
         return lane
+
+    def unparked(self, client_id: str) -> None:
+        """One of the client's lanes here is no longer passed over."""
+        self.parked[client_id] -= 1
+        if not self.parked[client_id]:
+            del self.parked[client_id]
 
     def activate(self, lane: Lane) -> None:
         """Let a lane take turns."""
@@ -231,8 +237,15 @@ class Queues:
             self._delays.push(job.place_us, job.id)
             self.next_due_us = min(self.next_due_us, job.place_us)
             return
-        job.since_us = job.place_us
-        self._enter(job, queue.lane_for(job.priority, client), is_given_back=is_given_back)
+        level_number, job.since_us = self.risen(job, now_us)
+        self._enter(job, queue.lane_for(level_number, client), is_given_back=is_given_back)
+
+    def risen(self, job: Job, now_us: int) -> tuple[int, int]:
+        """The level that a job has reached by waiting, and since when: one that was handed back or comes
+        from a snapshot does not begin to wait anew."""
+        step_us = self._ageing_us()
+        steps = min(max(now_us - job.place_us, 0) // step_us, PRIORITY_MAX - job.priority)
+        return job.priority + steps, job.place_us + steps * step_us
 
     def remove(self, job: Job) -> None:
         """A job is no longer queued."""
@@ -274,7 +287,7 @@ class Queues:
             return
         if lane in lane.client.parked:
             del lane.client.parked[lane]
-            lane.exec.parked_count -= 1
+            lane.exec.unparked(lane.client.client_id)
         else:
             lane.exec.deactivate(lane)
 
@@ -296,7 +309,7 @@ class Queues:
                 self._unpark(higher)
                 continue
             queue.deactivate(lane)
-            queue.parked_count += 1
+            queue.parked[client.client_id] += 1
             client.parked[lane] = None
         return None
 
@@ -322,7 +335,7 @@ class Queues:
     def _unpark(self, lane: Lane) -> None:
         """Give a skipped lane its turn back."""
         del lane.client.parked[lane]
-        lane.exec.parked_count -= 1
+        lane.exec.unparked(lane.client.client_id)
         self._activate(lane)
 
     def pay_one_owed(self) -> None:

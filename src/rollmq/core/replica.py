@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rollmq.core.effects import AnyEffect
+from rollmq.core.events import SnapshotMarker
 from rollmq.core.leader import Leader, SegmentFacts
 from rollmq.core.line import decode_line
 from rollmq.core.log_time import LogTime
@@ -173,8 +174,12 @@ class Replica:
             return
         lines = self.raft.log.lines(first_index, index)
         for line in lines:
-            self.machine.apply(decode_line(line))
-        self._segment.add_all(lines)
+            event = decode_line(line)
+            if type(event) is SnapshotMarker:
+                # Rule 5: what is committed here and what its leader had must be the same bytes, or we stop.
+                assert event.segment_digest == self._segment.hexdigest(), f"the segment before {event.index}"
+            self.machine.apply(event)
+            self._segment.add(line)
 
     def _cut(self, cut_from: int) -> bool:
         """Entries from here on came to nothing. Whether the machine had applied one of them.

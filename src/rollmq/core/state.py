@@ -240,11 +240,13 @@ def _put_in_flight(machine: Machine, jobs: list[Job]) -> None:
 
 def _put_in_queues(machine: Machine, jobs: list[Job]) -> None:
     machine.queued_bytes = sum(len(job.payload) for job in jobs)
+    machine.dead_bytes = sum(len(job.payload) for job in machine.dead.values())
     if machine.queues is None:
         return
     for exec_name, submits in machine.paused.items():
         machine.queues.pause(machine.queues.exec_queue(exec_name), submits=submits)
-    # In order of place each job goes to the end of its lane, so this costs no search.
-    jobs.sort(key=lambda job: (job.place_us, job.place_index))
+    # In the order in which they came to their levels each goes to the end of its lane: no search.
+    queues, now_us = machine.queues, machine.last_at_us
+    jobs.sort(key=lambda job: (queues.risen(job, now_us)[1], job.place_index))
     for job in jobs:
-        machine.queues.add(job, machine.clients.by_id[job.client_id], machine.last_at_us)
+        queues.add(job, machine.clients.by_id[job.client_id], now_us)
