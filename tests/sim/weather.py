@@ -83,7 +83,7 @@ class Weather:
             and self.world.happens(faults.believe)
         ):
             node.set_time()
-            node.replica.log_time.step(node.wall_us)
+            node.replica.step_time()
             self.world.say("operator", "says that the clock is right")
 
     # -- an operator

@@ -230,6 +230,17 @@ class Liveness:
 
     # -- time
 
+    def time_stepped(self, by_us: int) -> None:
+        """Log time went ahead by so much at once, and nobody was silent or ran for that long."""
+        for presence in self.present.values():
+            presence.last_heard_us += by_us
+            presence.absent_until_us += by_us
+        for worker_id in self._unseen:
+            self._unseen[worker_id] += by_us
+        for running in self._attempts.started.values():
+            for job in running.values():
+                job.deadline_us += by_us
+
     def tick(self) -> None:
         """Look for workers that went away, attempts over their time, and jobs that nobody starts."""
         now_us = self._desk.now_us

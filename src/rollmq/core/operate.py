@@ -65,6 +65,7 @@ class Operate:
             assert fence is not None
             desk.say(AttemptVoid(event.index, worker_id, job_id, fence, "cancelled"))
         else:
+            by, why = _signed(by, why)
             event = Cancel(desk.next_index, desk.term, desk.now_us, job_id, tries=job.tries, by=by, why=why)
             desk.decide(event)
         desk.say(Ended(event.index, event, job))

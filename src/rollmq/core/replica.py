@@ -73,6 +73,20 @@ class Replica:
         if self.leader is not None and self._log_time is not None:
             self.leader.desk.set_time(self._log_time.read(mono_us=mono_us, wall_us=wall_us))
 
+    def step_time(self) -> None:
+        """A majority's clocks, or an operator, say that the wall clock is right: log time goes there at once.
+
+        Delays and expiries follow. Workers and handlers have not slept meanwhile: what is left of their time,
+        and of their silence, stays as it was.
+        """
+        assert self.leader is not None
+        assert self._log_time is not None
+        desk = self.leader.desk
+        before_us = desk.now_us
+        self._log_time.step(self._wall_us)
+        desk.set_time(self._log_time.read(mono_us=self._mono_us, wall_us=self._wall_us))
+        self.leader.liveness.time_stepped(desk.now_us - before_us)
+
     def tick(self) -> None:
         """Carry out what is due at the leader, and end the segment if it is time. A few times a second."""
         if self.leader is None or self._log_time is None:
