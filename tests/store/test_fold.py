@@ -321,7 +321,7 @@ def test_the_helper_process_folds_beside_a_running_store(tmp_path: Path) -> None
     store, log = real_store(tmp_path)
     helper = FoldHelper(tmp_path)
     assert helper.can_start(0)
-    helper.start()
+    helper.start(now_us=0)
     assert helper.is_running
     assert not helper.can_start(0)
     done = wait_for(helper, 0)
@@ -329,12 +329,12 @@ def test_the_helper_process_folds_beside_a_running_store(tmp_path: Path) -> None
     assert done.result is not None
     store.adopt_snapshot(done.result)
     assert (tmp_path / layout.snapshot_name(12)).read_bytes() == applied(log.lines)
-    helper.start(base_index=8)
+    helper.start(now_us=0, base_index=8)
     done = wait_for(helper, 0)
     assert done is not None
     assert (done.base_index, done.result and done.result.last_index) == (8, 8)
     store.drop_history(8)
-    helper.start()
+    helper.start(now_us=0)
     done = wait_for(helper, 0)
     assert done is not None
     assert done.result is not None
@@ -350,7 +350,7 @@ def test_a_failed_helper_is_counted_and_tried_again_after_a_growing_pause(tmp_pa
     path.write_bytes(sound[:-20])
     helper, now_us, pauses = FoldHelper(tmp_path), 1000, []
     for number in range(1, 4):
-        helper.start()
+        helper.start(now_us=now_us)
         assert wait_for(helper, now_us) is None
         assert (helper.failures_count, helper.failures_in_row) == (number, number)
         assert str(path) in helper.last_error
@@ -360,7 +360,7 @@ def test_a_failed_helper_is_counted_and_tried_again_after_a_growing_pause(tmp_pa
         assert helper.can_start(now_us)
     assert pauses == [FOLD_RETRY_FIRST_US, 2 * FOLD_RETRY_FIRST_US, 4 * FOLD_RETRY_FIRST_US]
     path.write_bytes(sound)
-    helper.start()
+    helper.start(now_us=0)
     assert wait_for(helper, now_us) is not None
     assert (helper.failures_count, helper.failures_in_row) == (3, 0)
     store.close()
@@ -376,7 +376,7 @@ def test_the_pause_after_failures_is_bounded(tmp_path: Path) -> None:
 def test_a_stopped_helper_leaves_nothing_that_a_start_minds(tmp_path: Path) -> None:
     store, log = real_store(tmp_path)
     helper = FoldHelper(tmp_path)
-    helper.start()
+    helper.start(now_us=0)
     helper.stop()
     assert helper.poll(0) is None
     (tmp_path / f"{layout.snapshot_name(12)}.4711{layout.TEMPORARY}").write_bytes(b"half")

@@ -50,20 +50,23 @@ class FoldHelper:
         """Whether none is running and the pause after the last failure is over."""
         return self._process is None and now_us >= self._not_before_us
 
-    def start(self, *, base_index: int | None = None) -> None:
-        """Fold a snapshot, or the history's base up to an entry."""
+    def start(self, *, now_us: int, base_index: int | None = None) -> None:
+        """Fold a snapshot, or the history's base up to an entry. One that cannot be started has failed."""
         assert self._process is None
         command = [sys.executable, "-m", "rollmq.store.compact", "--parent", str(os.getpid())]
         if base_index is not None:
             command += ["--base", str(base_index)]
         self._base_index = base_index
-        # Its answer is a line and its complaint another: both fit a pipe, so nobody has to read meanwhile.
-        self._process = subprocess.Popen(
-            [*command, str(self._directory)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        try:
+            # Its answer is a line and its complaint another: both fit a pipe, so nobody has to read meanwhile.
+            self._process = subprocess.Popen(
+                [*command, str(self._directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except OSError as error:  # no memory, no process, no file left: that stops a fold, never the node
+            self._failed(now_us, f"it cannot be started: {error}")
 
     def poll(self, now_us: int) -> FoldDone | None:
         """The answer, once, as soon as there is one. None while it runs, and when it failed."""
