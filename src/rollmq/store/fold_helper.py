@@ -58,7 +58,7 @@ class FoldHelper:
             command += ["--base", str(base_index)]
         self._base_index = base_index
         try:
-            # Its answer is a line and its complaint another: both fit a pipe, so nobody has to read meanwhile.
+            # Its answer is a line and its complaint another: both fit a pipe, nobody has to read meanwhile.
             self._process = subprocess.Popen(
                 [*command, str(self._directory)],
                 stdin=subprocess.DEVNULL,
