@@ -36,8 +36,8 @@ def _apply() -> list[Row]:
     lines = [line for batch in busy_log(100_000) for line in batch]
     rows: list[Row] = []
     for name, is_indexed in (
-        ("decode + apply (follower)", True),
-        ("decode + apply (fold, unindexed)", False),
+        ("decode + apply, as a follower (150,000 wanted)", True),
+        ("decode + apply, unindexed, as in folding", False),
     ):
         best = 0.0
         for _ in range(3):
@@ -90,5 +90,5 @@ def _million() -> list[Row]:
     return [
         ("memory per queued job, besides the payload (at most 700)", weight, "bytes"),
         ("dump of 1,000,000 queued jobs", dumped - begin, "s"),
-        ("load of 1,000,000 queued jobs from memory", seconds, "s"),
+        ("load of 1,000,000 queued jobs from memory (part of a start)", seconds, "s"),
     ]

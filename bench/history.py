@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from rollmq.core.attempts import Outcome
 from rollmq.core.effects import Assigned
 from rollmq.core.intake import Submit
-from rollmq.core.leader import Leader
+from rollmq.core.leader import Leader, SegmentFacts
 from rollmq.core.liveness import Hello
 from rollmq.core.machine import Machine
+from rollmq.core.segment_digest import SegmentDigest
+from rollmq.limits import MARKER_EVERY_ENTRIES
 
 START_US = 1_763_490_000_000_000
 GROUP = "0" * 32
@@ -83,3 +85,27 @@ def busy_log(job_count: int) -> Iterator[list[bytes]]:
         yield busy.lines()
     while busy.work():
         yield busy.lines()
+
+
+def marked_log(job_count: int, *, is_worked: bool) -> Iterator[bytes]:
+    """A whole log with its markers, as a leader writes it; without work the jobs stay queued."""
+    busy = Busy(workers=4 if is_worked else 0)
+    digest = SegmentDigest(group=GROUP, first_index=1)
+
+    def taken() -> list[bytes]:
+        lines = busy.lines()
+        digest.add_all(lines)
+        return lines
+
+    while busy.submitted_count < job_count:
+        busy.submit(200)
+        while is_worked and busy.work():
+            pass
+        yield from taken()
+        if (
+            digest.next_index - digest.first_index >= MARKER_EVERY_ENTRIES
+            or busy.submitted_count >= job_count
+        ):
+            busy.leader.mark(SegmentFacts(digest.first_index, digest.byte_count, digest.hexdigest()))
+            busy.leader.desk.take_effects()
+            yield from taken()
