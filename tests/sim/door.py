@@ -420,6 +420,8 @@ def _outcome(job_id: str, header: j.AckJobHeader, payload: bytes) -> Outcome:
         run_us=header.run_us,
         error_type=header.error_type,
         error_message=header.error_message,
+        error_detail=payload,
+        key_id=header.key_id,
         wants=header.what,
         after_us=header.after_us,
     )

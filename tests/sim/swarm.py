@@ -272,6 +272,7 @@ def _settings(random: Random) -> Settings:
         queued_max=tight([5, 50], 10_000_000),
         queued_bytes_max=tight([400, 5000], 1 << 33),
         dlq_max=tight([0, 3, 20], 100_000),
+        dlq_bytes_max=tight([0, 2_000], 1 << 31),
         errors_kept=tight([0, 1], 5),
         crashes_max=tight([1, 2], 3),
         starts_max=tight([1, 3, 10], 100),

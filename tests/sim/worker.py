@@ -6,6 +6,7 @@ runs it. A worker's process may die and come back as another instance under the 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rollmq.core.events import Fence
@@ -34,6 +35,8 @@ class HeldJob:
     started_us: int | None = None
     timer: Timer | None = None
     is_hanging: bool = False
+    is_void: bool = False
+    """It was to stop, and runs on."""
     outcome: tuple[j.AckJobHeader, bytes] | None = None
     """Its ack's header, but for its number and credit, and payload."""
 
@@ -137,11 +140,10 @@ class SimWorker(Party):
             self.world.after(self.world.between((10 * MS, 20 * SECOND_US)), self._be_born)
 
     def calm_down(self) -> None:
-        """The storm is over: handlers that hang go on."""
+        """The storm is over. A handler that hangs does so until it is stopped for its timeout."""
         for job in list(self.jobs.values()):
-            if job.is_hanging:
-                job.is_hanging = False
-                job.timer = self.world.after(SECOND_US, lambda job=job: self._return(job))  # type: ignore[misc]
+            if job.is_hanging and job.is_void:
+                job.timer = self.world.after(SECOND_US, partial(self._return, job))
 
     # -- the connection
 
@@ -354,10 +356,10 @@ class SimWorker(Party):
             return
         if job is None or job.outcome is not None:
             return
-        if job.started_us is not None and self.world.happens(self.swarm.workers.ignores_stop):
-            if job.is_hanging:
-                return
-            return  # a thread cannot be stopped: its answer comes late
+        if job.started_us is not None and not (job.is_hanging and self.world.is_calm):
+            job.is_void = self.world.happens(self.swarm.workers.ignores_stop)
+            if job.is_void:
+                return  # a thread cannot be stopped: its answer comes late, or never
         _stop_timer(job)
         del self.jobs[key]
         self._start_more()
