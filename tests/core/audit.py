@@ -21,6 +21,7 @@ def audit(machine: Machine) -> None:
     assert counts.queued == states[QUEUED]
     assert counts.inflight == states[INFLIGHT]
     assert machine.queued_bytes == sum(len(job.payload) for job in _queued(machine))
+    assert machine.dead_bytes == sum(len(job.payload) for job in machine.dead.values())
     if machine.queues is not None:
         _audit_queues(machine, machine.queues)
 

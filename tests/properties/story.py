@@ -45,6 +45,7 @@ SMALL = Settings(
     queued_max=25,
     queued_bytes_max=400,
     dlq_max=3,
+    dlq_bytes_max=60,
     errors_kept=2,
     crashes_max=2,
     starts_max=6,

@@ -52,6 +52,7 @@ def _check_bounds(machine: Machine) -> None:
     assert finished.results_count <= bounds.results_max
     assert finished.results_bytes <= bounds.results_bytes_max
     assert len(machine.dead) <= bounds.dlq_max
+    assert machine.dead_bytes <= bounds.dlq_bytes_max
     for job in (*machine.jobs.values(), *machine.dead.values()):
         assert len(job.errors or []) <= bounds.errors_kept
         assert job.starts <= bounds.starts_max
