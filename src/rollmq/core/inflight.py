@@ -13,6 +13,7 @@ class Inflight:
     def __init__(self) -> None:
         self.by_worker: dict[str, dict[str, Job]] = {}
         self.count = 0
+        self.payload_bytes = 0
 
     def begin(self, job: Job) -> None:
         """The job is in its worker's hands."""
@@ -22,6 +23,7 @@ class Inflight:
         assert job.id not in held
         held[job.id] = job
         self.count += 1
+        self.payload_bytes += len(job.payload)
 
     def end(self, job: Job) -> None:
         """It no longer is."""
@@ -30,6 +32,7 @@ class Inflight:
         if not held:
             del self.by_worker[job.worker_id]
         self.count -= 1
+        self.payload_bytes -= len(job.payload)
 
     def held_by(self, worker_id: str) -> dict[str, Job]:
         """What a worker holds, oldest assignment first; empty when it holds nothing."""

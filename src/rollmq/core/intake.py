@@ -188,8 +188,9 @@ class Intake:
         queued_count = len(machine.jobs) - machine.inflight.count
         if queued_count >= settings.queued_max:
             return "queue_full", f"{queued_count:,} jobs are queued, the most that is allowed"
-        if machine.queued_bytes + len(submit.payload) > settings.queued_bytes_max:
-            text = f"payloads of {machine.queued_bytes:,} bytes are queued, of {settings.queued_bytes_max:,}"
+        open_bytes = machine.queued_bytes + machine.inflight.payload_bytes
+        if open_bytes + len(submit.payload) > settings.queued_bytes_max:
+            text = f"payloads of {open_bytes:,} bytes are queued or running, of {settings.queued_bytes_max:,}"
             return "queue_full", f"{text}; this one has {len(submit.payload):,}"
         if submit.key and self._is_key_window_full(submit.client_id):
             count = settings.keys_per_client_max
