@@ -109,7 +109,7 @@ class NotAStateDirectory(StateError):
         self.path = path
         super().__init__(
             f"{path} is not a state directory of rollmq: {reason}. Nothing was changed. "
-            f"Name the directory that `rollmq serve --state` was given, or an empty one to begin a new node."
+            f"Name the directory in which a node keeps its state; a new node begins in an empty one."
         )
 
 

@@ -23,7 +23,7 @@ PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of a job's payload or result: in base64, with its header, it must still fit one frame as a log line."""
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 """What `length` may announce: the largest log line, and what one connection can make a node hold."""
-HELLO_FRAME_BYTES_MAX: Final = 512 * 1024
+HELLO_FRAME_BYTES_MAX: Final = 1024 * 1024
 """Before the hello is answered: a stranger may make us hold this much; a worker's held jobs must fit."""
 FRAME_SUBJECT_BYTES_MAX: Final = 512
 """A job's longest subject, a dot, and the longest worker id."""

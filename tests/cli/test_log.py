@@ -322,3 +322,36 @@ def test_times_and_spans_are_readable() -> None:
     assert time_of(1_763_490_000_123_456) == "2025-11-18 18:20:00.123456Z"
     assert time_of(10**30) == f"{10**30} us"
     assert (duration(1500), duration(2_500_000), duration(None)) == ("1.5 ms", "2.500 s", "an unknown time")
+
+
+def test_a_missing_folder_is_damage_and_no_lack_of_a_right(state: Path) -> None:
+    for path in sorted((state / layout.WAL).iterdir()):
+        path.unlink()
+    (state / layout.WAL).rmdir()
+    result = run("log", "verify", state)
+    assert result.exit_code == 1
+    assert "the folder is missing" in result.output
+
+
+def test_lines_under_a_header_of_another_format_are_told(state: Path) -> None:
+    path = state / layout.open_segments(OsDisk(state))[-1].name
+    header, rest = path.read_bytes().split(b"\n", 1)
+    other = seal(b"{" + header.split(b",", 1)[1].replace(b'"format_version":1', b'"format_version":2'))
+    path.write_bytes(other + rest)
+    result = run("log", "show", state)
+    assert result.exit_code == 1
+    assert "format version 2" in result.stderr
+
+
+def test_a_range_without_entries_is_told_with_what_there_is(state: Path) -> None:
+    result = run("log", "show", state, "--from", "500")
+    assert result.exit_code == 0
+    assert "No entry of that range is in this log, which begins with entry 1" in result.stderr
+
+
+def test_behind_damage_no_range_is_claimed(state: Path) -> None:
+    path = state / layout.all_segments(OsDisk(state))[0].name
+    path.write_bytes(path.read_bytes().replace(b'"index":2,', b'"index":3,', 1))
+    result = run("log", "verify", state)
+    assert result.exit_code == 1
+    assert " to " not in next(line for line in result.output.splitlines() if line.startswith("entries"))

@@ -83,6 +83,8 @@ def json_type(info: Any) -> str:
         case shapes.StrType(min_length=low, max_length=high, pattern=headers.ONE_LINE):
             return f"string, {low or 0} to {high} characters, one line"
         case shapes.StrType(min_length=low, max_length=high):
+            if low is None and high is None:
+                return "string"
             return f"string, {low or 0} to {high} characters" if low != high else f"string, {low} hex digits"
         case shapes.BoolType():
             return "boolean"

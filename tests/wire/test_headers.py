@@ -19,7 +19,7 @@ from rollmq.wire.codec import (
     header_of,
     payload_of,
 )
-from rollmq.wire.headers import Header, HeldList, HelloClientHeader, PongHeader
+from rollmq.wire.headers import Header, Held, HeldList, HelloClientHeader, PongHeader
 from rollmq.wire.job_headers import AckJobHeader, AssignJobHeader, BackoffOptions, SubmitJobHeader
 from rollmq.wire.message import Frame, MsgType
 from rollmq.wire.readers import (
@@ -256,3 +256,11 @@ def test_any_bytes_as_a_held_list_are_read_or_refused_with_bad_payload(payload: 
 def test_an_assign_that_says_little_is_short() -> None:
     header = encode_header(AssignJobHeader(attempt=1, fence=(3, 4812), seq=17))
     assert header == b'{"attempt":1,"fence":[3,4812],"seq":17}'
+
+
+def test_the_longest_list_of_held_jobs_fits_into_a_hello() -> None:
+    held = Held("f" * 32, (2**40, 2**53 - 1), started=True, run_us=2**53 - 1, left_us=2**53 - 1)
+    payload = msgspec.json.encode(HeldList((held,) * limits.WORKER_HELD_MAX))
+    assert (
+        len(payload) + limits.HEADER_BYTES_MAX + limits.FRAME_SUBJECT_BYTES_MAX < limits.HELLO_FRAME_BYTES_MAX
+    )

@@ -101,9 +101,19 @@ def show(
     if listing.damages:
         click.echo(f"Run `rollmq log verify {directory}` to see all of it.", err=True)
     if job_id is not None and not shown:
-        held = f"entries {listing.first_index} to {listing.last_index}"
-        click.echo(f"Job {one_line(job_id)} is not in this log, which holds {held}.", err=True)
+        click.echo(f"Job {one_line(job_id)} is not in this log, {_held(listing)}.", err=True)
+    elif not shown and not listing.damages:
+        click.echo(f"No entry of that range is in this log, {_held(listing)}.", err=True)
     ctx.exit(1 if listing.damages or (job_id is not None and not shown) else 0)
+
+
+def _held(listing: LogListing) -> str:
+    """What the log holds, as far as it was read."""
+    if not listing.first_index:
+        return "which is empty"
+    if not listing.last_index:
+        return f"which begins with entry {listing.first_index}"
+    return f"which holds entries {listing.first_index} to {listing.last_index}"
 
 
 def is_about(event: AnyEvent, job_id: str) -> bool:
@@ -180,6 +190,15 @@ def _damage_json(disk: OsDisk, damage: Damage) -> dict[str, Any]:
     }
 
 
+def _entries(verdict: Verdict) -> str:
+    """How many, and which: behind damage the numbers are not sure."""
+    if not verdict.segments_count:
+        return "none yet"
+    if verdict.is_clean:
+        return f"{verdict.entries_count:,} ({verdict.first_index:,} to {verdict.last_index:,})"
+    return f"{verdict.entries_count:,} sound lines"
+
+
 def _print_verdict(disk: OsDisk, verdict: Verdict) -> None:
     console = Console(highlight=False, soft_wrap=True)
     identity = verdict.identity
@@ -189,8 +208,7 @@ def _print_verdict(disk: OsDisk, verdict: Verdict) -> None:
         )
     if verdict.hard_state is not None:
         console.print(f"term      {verdict.hard_state.term}")
-    entries = f"{verdict.entries_count:,} ({verdict.first_index:,} to {verdict.last_index:,})"
-    console.print(f"entries   {entries if verdict.segments_count else 'none yet'}")
+    console.print(f"entries   {_entries(verdict)}")
     console.print(
         f"segments  {verdict.segments_count:,}, {verdict.size_bytes:,} bytes; "
         f"{verdict.digests_count:,} proven by the digest in their marker"

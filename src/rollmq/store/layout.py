@@ -6,6 +6,7 @@ Names only: it lists folders, and neither opens nor changes a file.
 import re
 from typing import NamedTuple
 
+from rollmq.errors import NotAStateDirectory
 from rollmq.store.disk import Disk
 
 WAL = "wal"
@@ -84,7 +85,7 @@ def open_segments(disk: Disk) -> list[SegmentName]:
     """The segments in wal/, in order."""
     found = [
         SegmentName(int(match[1]), None, f"{WAL}/{name}")
-        for name in disk.names_in(WAL)
+        for name in _names_in(disk, WAL)
         if (match := _OPEN.fullmatch(name))
     ]
     return sorted(found)
@@ -94,7 +95,7 @@ def sealed_segments(disk: Disk) -> list[SegmentName]:
     """The segments in history/, in order."""
     found = [
         SegmentName(int(match[1]), int(match[2]), f"{HISTORY}/{name}")
-        for name in disk.names_in(HISTORY)
+        for name in _names_in(disk, HISTORY)
         if (match := _SEALED.fullmatch(name))
     ]
     return sorted(found)
@@ -110,7 +111,7 @@ def all_segments(disk: Disk) -> list[SegmentName]:
 def torn_copies(disk: Disk) -> list[tuple[int, str]]:
     """(number, name) of the kept copies of torn tails, oldest first."""
     found = [
-        (int(match[1]), f"{WAL}/{name}") for name in disk.names_in(WAL) if (match := _TORN.fullmatch(name))
+        (int(match[1]), f"{WAL}/{name}") for name in _names_in(disk, WAL) if (match := _TORN.fullmatch(name))
     ]
     return sorted(found)
 
@@ -128,7 +129,25 @@ def bases(disk: Disk) -> list[StateName]:
 def _states(disk: Disk, folder: str, pattern: re.Pattern[str]) -> list[StateName]:
     found = [
         StateName(int(match[1]), f"{folder}/{name}")
-        for name in disk.names_in(folder)
+        for name in _names_in(disk, folder)
         if (match := pattern.fullmatch(name))
     ]
     return sorted(found, reverse=True)
+
+
+def _names_in(disk: Disk, folder: str) -> list[str]:
+    """The names in a folder; none when it is missing, which is damage that others look for and tell."""
+    return disk.names_in(folder) if disk.exists(folder) else []
+
+
+def check_is_state(disk: Disk) -> None:
+    """Raise NotAStateDirectory unless the folder has something of ours. For those who only read it."""
+    root = disk.path_of(ROOT)
+    if not disk.exists(ROOT):
+        raise NotAStateDirectory(path=root, reason="there is no such folder")
+    try:
+        names = set(disk.names_in(ROOT))
+    except NotADirectoryError as error:
+        raise NotAStateDirectory(path=root, reason="it is a file") from error
+    if not {NODE_FILE, WAL} & names:
+        raise NotAStateDirectory(path=root, reason=f"it holds neither {NODE_FILE} nor {WAL}/")

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from rollmq.core.events import AnyEvent
 from rollmq.core.line import LineDamaged, decode_line
-from rollmq.errors import NotAStateDirectory
 from rollmq.limits import DAMAGES_LISTED_MAX
 from rollmq.store import layout
 from rollmq.store.disk import Disk
 from rollmq.store.layout import SegmentName
-from rollmq.store.segment import Blocks, Damage
+from rollmq.store.segment import Blocks, Damage, read_header
 
 
 class LogListing:
@@ -25,12 +24,8 @@ class LogListing:
         self._last = last
         self.damages: list[Damage] = []
         """Lines that were left out because they are damaged. An unfinished end is none."""
-        try:
-            self._segments = layout.all_segments(disk)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotAStateDirectory(
-                path=disk.path_of(layout.ROOT), reason=f"it holds no {layout.WAL}/ and {layout.HISTORY}/"
-            ) from error
+        layout.check_is_state(disk)
+        self._segments = layout.all_segments(disk)
         self.first_index = self._segments[0].first_index if self._segments else 0
         self.last_index = 0
         """The last entry seen so far."""
@@ -58,7 +53,10 @@ class LogListing:
                 for piece in pieces:
                     number += 1
                     index = segment.first_index + number - 2
-                    if number == 1 or index < self._first or (self._last is not None and index > self._last):
+                    if number == 1:
+                        self._header(segment, piece + b"\n")
+                        continue
+                    if index < self._first or (self._last is not None and index > self._last):
                         continue
                     self.last_index = index
                     if needle is None or needle in piece:
@@ -67,6 +65,15 @@ class LogListing:
                 self._damage(segment, number + 1, "the line has no newline")
         finally:
             file.close()
+
+    def _header(self, segment: SegmentName, line: bytes) -> None:
+        """Lines of another format version, or of another file, are not what they seem."""
+        try:
+            wrong = read_header(line, group=None, first_index=segment.first_index)
+        except LineDamaged as error:
+            wrong = f"the header is damaged: {error}"
+        if wrong is not None:
+            self._damage(segment, 1, wrong)
 
     def _event(self, segment: SegmentName, number: int, line: bytes) -> Iterator[tuple[AnyEvent, bytes]]:
         try:

@@ -146,7 +146,6 @@ def _check_folder(disk: GuardedDisk) -> None:
 
 
 def _open_locked(disk: GuardedDisk, fresh_node_id: str, options: StoreOptions) -> Opened:
-    is_ballast_spent = _spend_ballast(disk, options)
     identity = read_identity(disk) or _begin(disk, fresh_node_id)
     hard_state, mark = read_vote(disk), read_mark(disk)
     if hard_state is None or mark is None:
@@ -163,6 +162,7 @@ def _open_locked(disk: GuardedDisk, fresh_node_id: str, options: StoreOptions) -
             path=disk.path_of(layout.VOTE_FILE),
             reason=f"it says term {hard_state.term}, but the log has reached {last_term}: it is an old copy",
         )
+    is_ballast_spent = _spend_ballast(disk, options)
     repair(disk, findings)
     dropped = set(finish_drop(disk))
     sealed = [segment for segment in findings.sealed if segment not in dropped]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rollmq.core.events import AnyEvent, SnapshotMarker
 from rollmq.core.line import LineDamaged
 from rollmq.core.raft_ready import HardState
-from rollmq.errors import NotAStateDirectory, StateDamaged
+from rollmq.errors import StateDamaged
 from rollmq.limits import DISK_BLOCK_BYTES
 from rollmq.store import layout
 from rollmq.store.disk import Disk
@@ -58,7 +58,7 @@ class Verdict:
 
 def bytes_to_verify(disk: Disk) -> int:
     """How much there is to read, for a progress bar. Raises NotAStateDirectory, OSError."""
-    _check_is_state(disk)
+    layout.check_is_state(disk)
     names = [segment.name for segment in layout.all_segments(disk)]
     names += [state.name for state in [*layout.snapshots(disk), *layout.bases(disk)]]
     return sum(_size_of(disk, name) for name in names)
@@ -66,7 +66,7 @@ def bytes_to_verify(disk: Disk) -> int:
 
 def verify_directory(disk: Disk, *, on_bytes: Callable[[int], None] | None = None) -> Verdict:
     """Read everything. Raises NotAStateDirectory, WrongFormatVersion and OSError, never for damage."""
-    _check_is_state(disk)
+    layout.check_is_state(disk)
     verdict = Verdict()
     mark = _small_files(disk, verdict)
     segments = layout.all_segments(disk)
@@ -87,18 +87,6 @@ def verify_directory(disk: Disk, *, on_bytes: Callable[[int], None] | None = Non
             layout.VOTE_FILE, f"term {verdict.hard_state.term}, but the log has reached {verdict.last_term}"
         )
     return verdict
-
-
-def _check_is_state(disk: Disk) -> None:
-    root = disk.path_of(layout.ROOT)
-    if not disk.exists(layout.ROOT):
-        raise NotAStateDirectory(path=root, reason="there is no such folder")
-    try:
-        names = set(disk.names_in(layout.ROOT))
-    except NotADirectoryError as error:
-        raise NotAStateDirectory(path=root, reason="it is a file") from error
-    if not {layout.NODE_FILE, layout.WAL} & names:
-        raise NotAStateDirectory(path=root, reason=f"it holds neither {layout.NODE_FILE} nor {layout.WAL}/")
 
 
 def _small_files(disk: Disk, verdict: Verdict) -> Mark:
