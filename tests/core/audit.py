@@ -5,7 +5,7 @@ Slow and plain on purpose. It trusts no count and no index of the machine; it ch
 
 from collections import Counter
 
-from rollmq.core.job import DEAD, INFLIGHT, QUEUED, Job
+from rollmq.core.job import DEAD, INFLIGHT, QUEUED, Job, dead_weight
 from rollmq.core.machine import Machine
 from rollmq.core.queues import ExecQueue, Lane, Queues
 
@@ -21,7 +21,7 @@ def audit(machine: Machine) -> None:
     assert counts.queued == states[QUEUED]
     assert counts.inflight == states[INFLIGHT]
     assert machine.queued_bytes == sum(len(job.payload) for job in _queued(machine))
-    assert machine.dead_bytes == sum(len(job.payload) for job in machine.dead.values())
+    assert machine.dead_bytes == sum(dead_weight(job) for job in machine.dead.values())
     if machine.queues is not None:
         _audit_queues(machine, machine.queues)
 

@@ -22,7 +22,7 @@ from rollmq.core.events import (
     WorkerDownRequeue,
 )
 from rollmq.core.inflight import is_current, may_ack_late
-from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_UNSTARTED_LOSS, DONE, INFLIGHT, QUEUED, Job
+from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_UNSTARTED_LOSS, DONE, INFLIGHT, QUEUED, Job, dead_weight
 from rollmq.core.machine import GONE, LOST_ERROR, TIMEOUT_ERROR
 from rollmq.core.sanity import as_number, as_text, is_number, is_text
 from rollmq.core.scheduler import Choice
@@ -332,23 +332,28 @@ class Attempts:
         return event.index
 
     def _keep_dlq_bounded(self) -> None:
-        desk, machine = self._desk, self._desk.machine
-        dead, settings = machine.dead, machine.settings
-        over_count = len(dead) - settings.dlq_max
-        over_bytes = machine.dead_bytes - settings.dlq_bytes_max
-        if over_count <= 0 and over_bytes <= 0:
-            return
+        """Drop the oldest dead letters, those just buried included, until both bounds hold again."""
+        machine = self._desk.machine
+        settings = machine.settings
         # Some room at once, so that a full DLQ does not cost an event for every burial.
-        over_count = max(over_count, min(settings.dlq_max // 100, len(dead) // 2))
+        spare_count = min(settings.dlq_max // 100, DLQ_DROP_BATCH)
+        while len(machine.dead) > settings.dlq_max or machine.dead_bytes > settings.dlq_bytes_max:
+            over_count = len(machine.dead) - settings.dlq_max
+            wanted = (over_count + spare_count) if over_count > 0 else 0
+            self._drop_oldest(wanted, machine.dead_bytes - settings.dlq_bytes_max)
+
+    def _drop_oldest(self, over_count: int, over_bytes: int) -> None:
+        desk = self._desk
         oldest: list[str] = []
-        for job in islice(dead.values(), DLQ_DROP_BATCH):
+        for job in islice(desk.machine.dead.values(), DLQ_DROP_BATCH):
             if over_count <= 0 and over_bytes <= 0:
                 break
             oldest.append(job.id)
             over_count -= 1
-            over_bytes -= len(job.payload)
-        event = Drop(desk.next_index, desk.term, desk.now_us, oldest, "rollmq", "the DLQ was over its bound")
-        desk.decide(event)
+            over_bytes -= dead_weight(job)
+        desk.decide(
+            Drop(desk.next_index, desk.term, desk.now_us, oldest, "rollmq", "the DLQ was over its bound")
+        )
 
     # -- the parts of a decision
 

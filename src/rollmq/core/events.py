@@ -279,7 +279,7 @@ class Settings(Event, frozen=True, tag="settings"):
     dlq_max: int = 100_000
     """Dead letters kept; beyond it the oldest are dropped, by a `drop` event."""
     dlq_bytes_max: int = 2_147_483_648
-    """Bytes of dead letters' payloads kept, likewise: they are in memory on every node."""
+    """Bytes of dead letters' payloads and error details kept, likewise: they are in memory on every node."""
     errors_kept: int = 5
     """Errors kept with each job, the newest."""
     crashes_max: int = 3

@@ -150,6 +150,11 @@ def record_of(job: Job) -> JobRecord:
     return JobRecord(*_record_fields(job))
 
 
+def dead_weight(job: JobRecord) -> int:
+    """The bytes that a dead letter brought with it: payload and error details."""
+    return len(job.payload) + sum(len(error.detail) for error in job.errors or ())
+
+
 def job_of(record: JobRecord) -> Job:
     """A job from its line of the canonical state; its owner puts it where its state says."""
     return Job(*_record_fields(record))

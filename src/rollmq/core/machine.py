@@ -53,6 +53,7 @@ from rollmq.core.job import (
     Finished,
     Job,
     JobError,
+    dead_weight,
 )
 from rollmq.core.parties import Clients, ClientState, WorkerRecord
 from rollmq.core.queues import Queues
@@ -93,7 +94,7 @@ class Machine:
         self.queued_bytes = 0
         """Of the payloads of queued jobs."""
         self.dead_bytes = 0
-        """Of the payloads of dead letters."""
+        """Of dead letters: payloads and error details."""
         self.no_ops = 0
         self.queues: Queues | None = None
         """None while folding snapshots: nobody asks there whose turn it is."""
@@ -343,7 +344,7 @@ class Machine:
         self._client_lost_job(job, event.index)
         job.state, job.dead_us, job.dead_reason = DEAD, event.at_us, event.reason
         self.dead[job.id] = job
-        self.dead_bytes += len(job.payload)
+        self.dead_bytes += dead_weight(job)
         return job
 
     def _leave_dead(self, job_id: str) -> Job | None:
@@ -351,7 +352,7 @@ class Machine:
         job = self.dead.pop(job_id, None)
         if job is None:
             return self._no_op()
-        self.dead_bytes -= len(job.payload)
+        self.dead_bytes -= dead_weight(job)
         return job
 
     def _redrive(self, event: Redrive) -> None:

@@ -14,8 +14,9 @@ from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from rollmq.core.job import AVOID_WORKER_AFTER, Job
+from rollmq.core.pattern_tree import PatternTree
 from rollmq.core.queues import ExecQueue, Queues
-from rollmq.core.subject import ASSIGN_PREFIX, is_literal, matches
+from rollmq.core.subject import ASSIGN_PREFIX, is_literal
 
 HEAP_SLACK: Final = 64
 """Stale heap entries that are left alone; with more than this and four per worker it is rebuilt."""
@@ -106,7 +107,7 @@ class Scheduler:
         self.workers: dict[str, WorkerSlot] = {}
         self._queues = queues
         self._patterns: dict[str, Pattern] = {}
-        self._wildcards: dict[str, Pattern] = {}
+        self._wildcards: PatternTree[Pattern] = PatternTree()
         self._hot: OrderedDict[Pattern, None] = OrderedDict()
         self._dirty: list[WorkerSlot] = []
         self._number = 0
@@ -126,8 +127,10 @@ class Scheduler:
         assert worker_id not in self.workers
         self._number += 1
         slot = self.workers[worker_id] = WorkerSlot(worker_id, self._number, hands=hands, running=running)
-        for text in dict.fromkeys(patterns):
-            pattern = self._patterns.get(text) or self._add_pattern(text)
+        texts = list(dict.fromkeys(patterns))
+        self._add_patterns([text for text in texts if text not in self._patterns])
+        for text in texts:
+            pattern = self._patterns[text]
             pattern.workers[worker_id] = slot
             slot.patterns.append(pattern)
         return slot
@@ -138,8 +141,7 @@ class Scheduler:
         slot.is_closed = True
         for pattern in slot.patterns:
             del pattern.workers[worker_id]
-            if not pattern.workers:
-                self._drop_pattern(pattern)
+        self._drop_patterns([pattern for pattern in slot.patterns if not pattern.workers])
 
     def set_credit(self, slot: WorkerSlot, credit: int) -> None:
         """How many more jobs the worker takes now."""
@@ -162,45 +164,57 @@ class Scheduler:
 
     # -- patterns and the execs they match
 
-    def _add_pattern(self, text: str) -> Pattern:
-        pattern = self._patterns[text] = Pattern(text)
-        if not is_literal(text):
-            self._wildcards[text] = pattern
-        for queue in self._execs_under(text):
-            if queue.route is not None:
-                self._route(queue).append(pattern)
-            if queue.is_offered:
+    def _add_patterns(self, texts: list[str]) -> None:
+        """Nobody had these before. Execs that are offered enter the rings of those that match them."""
+        new: PatternTree[Pattern] = PatternTree()
+        has_wildcard = False
+        for text in texts:
+            pattern = self._patterns[text] = Pattern(text)
+            if not is_literal(text):
+                has_wildcard = True
+                new.add(text, pattern)
+                self._wildcards.add(text, pattern)
+            elif (queue := self._exec_of(text)) is not None:
+                queue.route = None
+                if queue.is_offered:
+                    pattern.ring[queue] = None
+        for queue in self._queues.execs.values() if has_wildcard else ():
+            queue.route = None
+            for pattern in new.find(ASSIGN_PREFIX + queue.name) if queue.is_offered else ():
                 pattern.ring[queue] = None
-        return pattern
 
-    def _drop_pattern(self, pattern: Pattern) -> None:
-        del self._patterns[pattern.text]
-        self._wildcards.pop(pattern.text, None)
-        self._hot.pop(pattern, None)
-        for queue in self._execs_under(pattern.text):
-            if queue.route is not None and pattern in self._route(queue):
-                self._route(queue).remove(pattern)
-        pattern.ring.clear()
+    def _drop_patterns(self, patterns: list[Pattern]) -> None:
+        """Nobody has these any more."""
+        has_wildcard = False
+        for pattern in patterns:
+            del self._patterns[pattern.text]
+            self._hot.pop(pattern, None)
+            pattern.ring.clear()
+            if not is_literal(pattern.text):
+                has_wildcard = True
+                self._wildcards.remove(pattern.text)
+            elif (queue := self._exec_of(pattern.text)) is not None:
+                queue.route = None
+        for queue in self._queues.execs.values() if has_wildcard else ():
+            queue.route = None
 
-    def _execs_under(self, text: str) -> list[ExecQueue]:
-        """The execs that a pattern matches."""
-        execs = self._queues.execs
-        if not is_literal(text):
-            return [queue for queue in execs.values() if matches(text, ASSIGN_PREFIX + queue.name)]
-        queue = execs.get(text.removeprefix(ASSIGN_PREFIX)) if text.startswith(ASSIGN_PREFIX) else None
-        return [queue] if queue is not None else []
+    def _exec_of(self, text: str) -> ExecQueue | None:
+        """The exec that a pattern without wildcards means, if it has a queue."""
+        is_assign = text.startswith(ASSIGN_PREFIX)
+        return self._queues.execs.get(text.removeprefix(ASSIGN_PREFIX)) if is_assign else None
 
     def _route(self, queue: ExecQueue) -> list[Pattern]:
-        """The connected workers' patterns that match this exec, found once and then kept current."""
+        """The connected workers' patterns that match this exec, looked up once until patterns come or go."""
         route = queue.route
         if route is None:
-            subject = ASSIGN_PREFIX + queue.name
-            literal = self._patterns.get(subject)
-            found = [literal] if literal is not None else []
-            found += [p for p in self._wildcards.values() if matches(p.text, subject)]
-            queue.route = route = found
+            queue.route = route = self._patterns_of(queue.name)
         assert isinstance(route, list)
         return route
+
+    def _patterns_of(self, exec_name: str) -> list[Pattern]:
+        subject = ASSIGN_PREFIX + exec_name
+        literal = self._patterns.get(subject)
+        return [*([literal] if literal is not None else []), *self._wildcards.find(subject)]
 
     # -- choosing
 
@@ -245,11 +259,9 @@ class Scheduler:
 
     def reach(self, exec_name: str) -> Reach:
         """The connected workers that could run this exec, and their credit together."""
-        subject = ASSIGN_PREFIX + exec_name
         found = {
             slot.worker_id: slot
-            for pattern in self._patterns.values()
-            if matches(pattern.text, subject)
+            for pattern in self._patterns_of(exec_name)
             for slot in pattern.workers.values()
         }
         return Reach(len(found), sum(slot.credit for slot in found.values()))
