@@ -16,3 +16,8 @@ class Bug(NamedTuple):
 CORE: Final = "src/rollmq/core/"
 STORE: Final = "src/rollmq/store/"
 RAFT: Final = "tests/raft_paper/"
+
+
+def scenario(name: str) -> str:
+    """The node id of a scenario of the queue."""
+    return f"tests/core/test_scenarios.py::test_the_queue_does_what_its_scenario_says[{name}]"
