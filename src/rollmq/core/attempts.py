@@ -130,7 +130,7 @@ class Attempts:
         if job is None or not is_current(job, fence) or job.worker_id != worker_id or job.is_started:
             return
         job.is_started = True
-        given_us = timeout_of(job) if left_us is None else max(left_us, RECLAIM_GRACE_US)
+        given_us = timeout_of(job) if left_us is None else min(max(left_us, RECLAIM_GRACE_US), TIMEOUT_MAX_US)
         job.deadline_us = self._desk.now_us + given_us
         self.started.setdefault(worker_id, {})[job.id] = job
 
@@ -140,7 +140,7 @@ class Attempts:
         if job is None or not is_current(job, fence) or job.worker_id != worker_id:
             return False
         self.begin(worker_id, job_id, fence)
-        job.deadline_us = max(job.deadline_us, self._desk.now_us + by_us)
+        job.deadline_us = max(job.deadline_us, self._desk.now_us + min(by_us, TIMEOUT_MAX_US))
         return True
 
     # -- ending, as the worker says
