@@ -55,7 +55,11 @@ class Ledger:
         self.jobs: dict[str, Entry] = {}
         self.running: Counter[str] = Counter()
         """By client."""
-        self.caps: dict[str, int] = {}
+        self.open: Counter[str] = Counter()
+        self.caps: dict[str, tuple[int, str]] = {}
+        """By client: its cap, and who set it."""
+        self.may_be_forgotten: set[str] = set()
+        """Clients that were idle since they last said their cap: it may be the default by now."""
         self.settings = Settings(0, 0, 0)
         self.paused: dict[str, bool] = {}
         self.workers: dict[str, Worker] = {}
@@ -86,7 +90,8 @@ class Ledger:
 
     def _others(self, event: AnyEvent) -> None:
         if isinstance(event, Client):
-            self.caps[event.client_id] = event.cap
+            self.caps[event.client_id] = (event.cap, event.by)
+            self.may_be_forgotten.discard(event.client_id)
         elif isinstance(event, Settings):
             self.settings = event
         elif isinstance(event, Pause):
@@ -104,6 +109,7 @@ class Ledger:
             )
         if self.paused.get(event.exec):
             raise Violation(f"job {event.job_id} is accepted while {event.exec} is paused for submits")
+        self.open[event.client_id] += 1
         self.jobs[event.job_id] = Entry(event, not_before_us=event.not_before_us)
 
     def _assign(self, event: Assign) -> None:
@@ -124,7 +130,7 @@ class Ledger:
         if expires_at_us and event.at_us > expires_at_us:
             raise Violation(f"{event.job_id} is assigned after it expired")
         client_id = job.enqueue.client_id
-        cap = self.caps.get(client_id, 0) or self.settings.cap_default
+        cap = self._cap_of(client_id)
         if self.running[client_id] >= cap:
             raise Violation(
                 f"P4: entry {event.index}: {client_id} has {self.running[client_id]} of cap {cap}"
@@ -132,6 +138,17 @@ class Ledger:
         self.running[client_id] += 1
         job.state, job.attempt, job.worker_id = "inflight", event.attempt, event.worker_id
         job.fence, job.ended_by = (event.term, event.index), ""
+
+    def _cap_of(self, client_id: str) -> int:
+        default = self.settings.cap_default
+        cap = self.caps.get(client_id, (0, ""))[0] or default
+        return max(cap, default) if client_id in self.may_be_forgotten else cap
+
+    def _closed(self, client_id: str) -> None:
+        """One open job less. Without any, a client and what it wished may be forgotten."""
+        self.open[client_id] -= 1
+        if not self.open[client_id] and not self.caps.get(client_id, (0, ""))[1]:
+            self.may_be_forgotten.add(client_id)
 
     def _ending(self, event: Ending) -> None:
         job = self.jobs.get(event.job_id)
@@ -183,6 +200,7 @@ class Ledger:
                 raise Violation(f"entry {event.index} takes {job_id} out of the DLQ, where it is not")
             if isinstance(event, Redrive):
                 job.state, job.ended_by = "queued", ""
+                self.open[job.enqueue.client_id] += 1
                 job.life += 1
                 job.tries = job.not_before_us = 0
             else:
@@ -192,4 +210,5 @@ class Ledger:
         if any(life == job.life for life, _, _ in job.finals):
             raise Violation(f"P2: {job.enqueue.job_id} ends twice in life {job.life}")
         job.state = state
+        self._closed(job.enqueue.client_id)
         job.finals.append((job.life, state, result))

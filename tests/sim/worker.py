@@ -190,6 +190,8 @@ class SimWorker(Party):
         if self.is_draining:
             self.is_draining = False
             self.drain()
+        else:
+            self._start_more()
 
     def _ack_again(self) -> None:
         """Acks are repeated until they are confirmed."""
