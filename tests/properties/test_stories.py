@@ -39,7 +39,7 @@ def _check_volatile(story: Story) -> None:
     for worker_id, slot in leader.desk.scheduler.workers.items():
         assert slot.running == len(machine.inflight.held_by(worker_id))
         assert slot.credit >= 0
-    started = {job.id for running in leader.attempts.started.values() for job in running.values()}
+    started = {job.id for running in leader.attempts.running.values() for job in running.jobs.values()}
     assert started == {
         job.id for held in machine.inflight.by_worker.values() for job in held.values() if job.is_started
     }

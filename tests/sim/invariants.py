@@ -40,12 +40,12 @@ def audit_leader(leader: Leader) -> None:
         has_slot = presence.slot is not None and not presence.slot.is_closed
         _same(f"slot of {worker_id}", has_slot, worker_id in scheduler.workers)
     started = {job.id for job in machine.jobs.values() if job.state == INFLIGHT and job.is_started}
-    known = [job_id for running in leader.attempts.started.values() for job_id in running]
+    known = [job_id for running in leader.attempts.running.values() for job_id in running.jobs]
     _same("jobs known to run", sorted(known), sorted(started))
-    for worker_id, running in leader.attempts.started.items():
-        for job in running.values():
+    for worker_id, running in leader.attempts.running.items():
+        for job in running.jobs.values():
             _same(f"worker of started {job.id}", job.worker_id, worker_id)
-            _true(job.deadline_us > 0, f"started {job.id} has no deadline")
+            _true(job.deadline_us >= running.earliest_us, f"deadline of started {job.id} is overlooked")
 
 
 def _true(is_so: bool, otherwise: str) -> None:

@@ -24,6 +24,7 @@ from rollmq.core.events import (
 from rollmq.core.inflight import is_current, may_ack_late
 from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_UNSTARTED_LOSS, DONE, INFLIGHT, QUEUED, Job, dead_weight
 from rollmq.core.machine import GONE, LOST_ERROR, TIMEOUT_ERROR
+from rollmq.core.queues import NEVER_US
 from rollmq.core.sanity import as_number, as_text, is_number, is_text
 from rollmq.core.scheduler import Choice
 from rollmq.limits import (
@@ -86,14 +87,46 @@ class Cause(NamedTuple):
     key_id: str = ""
 
 
+class Running:
+    """One worker's jobs whose handlers run, as far as this leader was told: at most as many as its hands.
+
+    Invariant: no deadline is before `earliest_us`. So a quiet tick looks at one number per worker.
+    """
+
+    __slots__ = ("earliest_us", "jobs")
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.earliest_us = NEVER_US
+
+    def add(self, job: Job) -> None:
+        """Its handler has begun."""
+        self.jobs[job.id] = job
+        self.earliest_us = min(self.earliest_us, job.deadline_us)
+
+    def over_time(self, now_us: int) -> list[Job]:
+        """The jobs whose time is over."""
+        if self.earliest_us > now_us:
+            return []
+        over = [job for job in self.jobs.values() if job.deadline_us <= now_us]
+        rest = (job.deadline_us for job in self.jobs.values() if job.deadline_us > now_us)
+        self.earliest_us = min(rest, default=NEVER_US)
+        return over
+
+    def time_stepped(self, by_us: int) -> None:
+        """Log time went ahead, and no handler ran for that long."""
+        for job in self.jobs.values():
+            job.deadline_us += by_us
+        self.earliest_us = min((job.deadline_us for job in self.jobs.values()), default=NEVER_US)
+
+
 class Attempts:
     """Decides about attempts."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self.started: dict[str, dict[str, Job]] = {}
-        """By worker: the jobs whose handlers run, as far as this leader was told. At most a worker's
-        hands, so deadlines are found by looking at these and nothing need be queued per job."""
+        self.running: dict[str, Running] = {}
+        """By worker; without an entry it runs nothing that this leader knows of."""
         for held in desk.machine.inflight.by_worker.values():
             for job in held.values():
                 # What this node knew when it led before; the workers will say how it is now.
@@ -132,7 +165,10 @@ class Attempts:
         job.is_started = True
         given_us = timeout_of(job) if left_us is None else min(max(left_us, RECLAIM_GRACE_US), TIMEOUT_MAX_US)
         job.deadline_us = self._desk.now_us + given_us
-        self.started.setdefault(worker_id, {})[job.id] = job
+        running = self.running.get(worker_id)
+        if running is None:
+            running = self.running[worker_id] = Running()
+        running.add(job)
 
     def extend(self, worker_id: str, job_id: str, fence: Fence, by_us: int) -> bool:
         """The handler asks for more time, from now. Only a running attempt gets it."""
@@ -371,9 +407,9 @@ class Attempts:
 
     def forget(self, job: Job) -> str:
         """The attempt ends: forget what only the leader knew of it. Returns its worker."""
-        started = self.started.get(job.worker_id)
-        if started is not None and started.pop(job.id, None) is not None and not started:
-            del self.started[job.worker_id]
+        running = self.running.get(job.worker_id)
+        if running is not None and running.jobs.pop(job.id, None) is not None and not running.jobs:
+            del self.running[job.worker_id]
         return job.worker_id
 
     def ending_of(

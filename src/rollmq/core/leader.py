@@ -74,7 +74,7 @@ class Leader:
             desk.decide(Settings(desk.next_index, desk.term, desk.now_us))
 
     def tick(self, now_us: int) -> None:
-        """Carry out what is due. Call it often; a quiet tick looks at each worker and each started job."""
+        """Carry out what is due. Call it often; a quiet tick is a few comparisons per worker."""
         desk = self.desk
         desk.set_time(now_us)
         desk.queues.advance(desk.now_us, desk.machine.clients.by_id, AGEING_BUDGET_PER_TICK)

@@ -29,6 +29,8 @@ from rollmq.limits import (
     WORKER_SILENT_MAX_US,
 )
 
+ASK_BACK_EVERY_US: Final = 1_000_000
+"""How often a worker's unstarted jobs are looked at: they wait for a minute anyway."""
 ASK_BACK_LOOKS_MAX: Final = 16
 """How many of a worker's oldest unstarted jobs one tick looks at."""
 DRAINED: Final = "drained"
@@ -69,6 +71,7 @@ class Presence:
         "is_draining",
         "is_logged",
         "last_heard_us",
+        "look_again_us",
         "sent_count",
         "slot",
     )
@@ -81,6 +84,8 @@ class Presence:
         """Assigns decided on this connection; credit is counted against it."""
         self.last_heard_us = now_us
         self.absent_until_us = 0
+        self.look_again_us = 0
+        """When its unstarted jobs are looked at next."""
         self.is_draining = False
         """It said goodbye; a credit that was under way then gives it nothing."""
         self.is_logged = False
@@ -237,9 +242,8 @@ class Liveness:
             presence.absent_until_us += by_us
         for worker_id in self._unseen:
             self._unseen[worker_id] += by_us
-        for running in self._attempts.started.values():
-            for job in running.values():
-                job.deadline_us += by_us
+        for running in self._attempts.running.values():
+            running.time_stepped(by_us)
 
     def tick(self) -> None:
         """Look for workers that went away, attempts over their time, and jobs that nobody starts."""
@@ -253,15 +257,16 @@ class Liveness:
             if presence.slot is None and presence.absent_until_us <= now_us:
                 del self.present[worker_id]
                 gone[worker_id] = presence.hello.hands
-            elif presence.slot is not None:
+            elif presence.slot is not None and presence.look_again_us <= now_us:
+                presence.look_again_us = now_us + ASK_BACK_EVERY_US
                 self._ask_back(worker_id)
         for worker_id in [w for w, until_us in self._unseen.items() if until_us <= now_us]:
             del self._unseen[worker_id]
             record = self._desk.machine.workers.get(worker_id)
             gone[worker_id] = record.hands if record is not None else 1
         self._lose([lost for worker_id, hands in gone.items() for lost in self._lost_with(worker_id, hands)])
-        for running in list(self._attempts.started.values()):
-            for job in [job for job in running.values() if job.deadline_us <= now_us]:
+        for running in list(self._attempts.running.values()):
+            for job in running.over_time(now_us):
                 self._attempts.time_out(job)
 
     def _lost_with(self, worker_id: str, hands: int) -> list[tuple[Job, bool]]:
