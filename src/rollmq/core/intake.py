@@ -132,9 +132,9 @@ class Intake:
             submit.not_before_us,
             submit.expires_at_us,
             submit.timeout_us,
-            submit.timeout_factor,
+            float(submit.timeout_factor),
             submit.tries_max,
-            submit.backoff,
+            _as_read(submit.backoff),
         )
         desk.decide(event)
         desk.say(Accepted(event.index, to, submit.job_id, submit.job_id))
@@ -253,6 +253,13 @@ def _are_headers(headers: dict[str, str]) -> bool:
     return len(headers) <= USER_HEADERS_MAX and all(
         is_text(text, HEADER_VALUE_CHARS_MAX) for pair in headers.items() for text in pair
     )
+
+
+def _as_read(backoff: Backoff | None) -> Backoff | None:
+    """As every replica reads it from the line: a caller's 2 is 2.0 there, and other bytes in the state."""
+    if backoff is None:
+        return None
+    return Backoff(backoff.first_us, float(backoff.factor), backoff.max_us, float(backoff.jitter))
 
 
 def _is_sane(backoff: Backoff | None) -> bool:
