@@ -131,6 +131,12 @@ class Run:
         world = self.world
         return Report(world.seed, world.digest(), counts, world.now_us, world.events_count)
 
+    def dispose(self) -> None:
+        """Let the memory go."""
+        if self.node.is_up:
+            self.node.dispose()
+        self.oracle.dispose()
+
     def _check_client(self, client: SimClient) -> None:
         jobs = self.oracle.ledger.jobs
         for mine in client.jobs.values():
@@ -159,3 +165,5 @@ def run_seed(
             f"  replay: .venv/bin/python -m tests.sim seed {seed} --trace\n"
             f"  trace {run.world.digest()[:16]}, its last lines:\n{last}"
         ) from error
+    finally:
+        run.dispose()

@@ -336,7 +336,14 @@ class SimNode:
         self._queue.clear()
         self._busy = None
         self._turn_is_due = False
+        self.dispose()
         self.oracle.crashed()
+
+    def dispose(self) -> None:
+        """Jobs and lanes are cycles that no collector frees: a process' end does, and here nobody ends."""
+        queues = self.replica.machine.queues
+        assert queues is not None
+        queues.dispose()
 
     def drain(self) -> None:
         """A polite restart: nothing new is accepted, what runs may finish, the store is closed."""

@@ -215,6 +215,11 @@ class Oracle:
 
     # -- the end
 
+    def dispose(self) -> None:
+        """Let the memory go: jobs and lanes are cycles."""
+        assert self.twin.queues is not None
+        self.twin.queues.dispose()
+
     def final_check(self) -> None:
         """After the calm: the whole log once more, through a fresh machine, and through a snapshot."""
         fresh = Machine(is_indexed=False)
