@@ -72,8 +72,9 @@ class StateDamaged(StateError):
         self.places = tuple(places) or (f"{path}: {reason}",)
         more = f" All damaged places: {'; '.join(self.places)}." if len(self.places) > 1 else ""
         super().__init__(
-            f"{path}: {reason}.{more} Nothing was changed. Restore the state directory from a backup, or "
-            f"bring this node into its group again as a new member with an empty directory."
+            f"{path}: {reason}.{more} Nothing was changed. A node that is alone: restore the directory from "
+            f"a backup; what came after it is lost. A member of a group: never an old copy, which could vote "
+            f"twice; bring it in again as a new member, with an empty directory."
         )
 
 

@@ -118,7 +118,7 @@ def test_damage_is_told_with_file_line_and_what_to_do(state: Path) -> None:
     result = run("log", "verify", state)
     assert result.exit_code == 1
     assert f"damaged {path}:2: the crc does not match the line" in result.output
-    assert "Restore the directory" in result.output
+    assert "restore the directory from a backup" in result.output
     told = json.loads(run("log", "verify", "--json", state).stdout)
     assert told["is_clean"] is False
     assert told["damages"] == [
@@ -341,6 +341,7 @@ def test_lines_under_a_header_of_another_format_are_told(state: Path) -> None:
     result = run("log", "show", state)
     assert result.exit_code == 1
     assert "format version 2" in result.stderr
+    assert "release that wrote it" in run("log", "verify", state).output
 
 
 def test_a_range_without_entries_is_told_with_what_there_is(state: Path) -> None:
@@ -355,3 +356,22 @@ def test_behind_damage_no_range_is_claimed(state: Path) -> None:
     result = run("log", "verify", state)
     assert result.exit_code == 1
     assert " to " not in next(line for line in result.output.splitlines() if line.startswith("entries"))
+
+
+@pytest.mark.parametrize("name", ["vote.json", "wal", "snapshots"])
+def test_a_file_that_may_not_be_read_is_no_damage(
+    name: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_open = os.open
+
+    def refuse(path: str, flags: int, *rest: int) -> int:
+        if name in str(path) and not Path(path).is_dir():
+            raise PermissionError(13, "Permission denied", str(path))
+        return real_open(path, flags, *rest)
+
+    fold_snapshot(OsDisk(state))
+    monkeypatch.setattr(os, "open", refuse)
+    result = run("log", "verify", state)
+    assert result.exit_code == 2
+    assert "Permission denied" in result.output
+    assert "backup" not in result.output

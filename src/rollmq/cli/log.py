@@ -229,5 +229,6 @@ def _print_verdict(disk: OsDisk, verdict: Verdict) -> None:
         console.print("[green]sound[/]")
     else:
         console.print(
-            "Restore the directory from a backup, or empty it and bring the node in as a new member."
+            "A node that is alone: restore the directory from a backup; what came after it is lost.\n"
+            "A member of a group: never an old copy; bring it in as a new member, with an empty directory."
         )

@@ -67,9 +67,10 @@ class LogListing:
             file.close()
 
     def _header(self, segment: SegmentName, line: bytes) -> None:
-        """Lines of another format version, or of another file, are not what they seem."""
+        """Lines of another file are not what they seem. Raises WrongFormatVersion."""
         try:
-            wrong = read_header(line, group=None, first_index=segment.first_index)
+            path = self._disk.path_of(segment.name)
+            wrong = read_header(line, path=path, group=None, first_index=segment.first_index)
         except LineDamaged as error:
             wrong = f"the header is damaged: {error}"
         if wrong is not None:

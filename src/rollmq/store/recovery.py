@@ -142,6 +142,8 @@ def _choose_state(disk: Disk, findings: Findings, segments: list[SegmentName]) -
     for candidate in [*layout.snapshots(disk), *layout.bases(disk)]:
         try:
             state = check_state(disk, candidate)
+        except PermissionError:
+            raise  # it may be sound: this user may not look
         except (LineDamaged, OSError) as error:
             findings.notes.append(Damage(candidate.name, 0, 0, f"the state is damaged: {error}", False))
             findings.unsound_states.append(candidate)

@@ -8,12 +8,14 @@ import bisect
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
 from rollmq.core.events import FORMAT_VERSION, AnyEvent, SnapshotMarker
 from rollmq.core.line import BODY_AT, LineDamaged, decode_line, decode_part
 from rollmq.core.segment_digest import SegmentHeader
+from rollmq.errors import WrongFormatVersion
 from rollmq.limits import DAMAGES_LISTED_MAX, DISK_BLOCK_BYTES, SPARSE_EVERY_BYTES
 from rollmq.store.disk import Disk, DiskFile
 
@@ -125,11 +127,12 @@ class Blocks:
         return block
 
 
-def read_header(line: bytes, *, group: str | None, first_index: int) -> str | None:
-    """What is wrong with a header that is whole, if anything. Raises LineDamaged if it is not."""
+def read_header(line: bytes, *, path: Path, group: str | None, first_index: int) -> str | None:
+    """What is wrong with a header that is whole, if anything. Raises LineDamaged if it is not, and
+    WrongFormatVersion: another release's log is no damage."""
     header: SegmentHeader = decode_part(line, _header_decoder)
     if header.format_version != FORMAT_VERSION:
-        return f"the header names format version {header.format_version}, this release reads {FORMAT_VERSION}"
+        raise WrongFormatVersion(path=path, found=header.format_version, expected=FORMAT_VERSION)
     if group is not None and header.group != group:
         return f"the header names the group {header.group or 'none'}, this node is of {group or 'none'}"
     if header.first_index != first_index:
@@ -140,8 +143,9 @@ def read_header(line: bytes, *, group: str | None, first_index: int) -> str | No
 class _Scanner:
     """Checks one line after the other; keeps what must not fall or jump."""
 
-    def __init__(self, scan: SegmentScan, group: str | None) -> None:
+    def __init__(self, scan: SegmentScan, path: Path, group: str | None) -> None:
         self.scan = scan
+        self._path = path
         self._group = group
         self._offset = 0
         self._number = 0
@@ -159,7 +163,9 @@ class _Scanner:
     def header(self, piece: bytes) -> None:
         self._number = 1
         try:
-            wrong = read_header(piece + b"\n", group=self._group, first_index=self.scan.first_index)
+            wrong = read_header(
+                piece + b"\n", path=self._path, group=self._group, first_index=self.scan.first_index
+            )
         except LineDamaged as error:
             self.damage(f"the header is damaged: {error}", could_be_torn=True)
         else:
@@ -233,12 +239,15 @@ def scan_segment(
     """Read and check every line of a segment. `visit` gets each sound line, also behind damage. Without a
     `group` the header's is not compared.
 
-    A file that cannot be read is damaged where reading failed.
+    A file that the disk does not give is damaged where reading failed. One that this user may not read is
+    not: PermissionError passes.
     """
     scan = SegmentScan(name, first_index, first_index - 1, last_term, last_at_us)
-    scanner = _Scanner(scan, group)
+    scanner = _Scanner(scan, disk.path_of(name), group)
     try:
         file = disk.open(name, "read")
+    except PermissionError:
+        raise
     except OSError as error:
         scanner.damage(f"the file cannot be opened: {error.strerror or error}")
         return scan

@@ -103,6 +103,8 @@ def _small_files(disk: Disk, verdict: Verdict) -> Mark:
         except StateDamaged as error:
             verdict.damage(name, error.reason)
             continue
+        except PermissionError:
+            raise  # it may be sound: this user may not look
         except OSError as error:
             verdict.damage(name, f"the file cannot be read: {error.strerror or error}")
             continue
@@ -241,6 +243,8 @@ def _check_digest(disk: Disk, verdict: Verdict, scan: SegmentScan, marker: Snaps
 def _state(disk: Disk, verdict: Verdict, state: StateName, digests: dict[int, str]) -> None:
     try:
         found = check_state(disk, state)
+    except PermissionError:
+        raise
     except (LineDamaged, OSError) as error:
         if disk.exists(state.name):  # else the running node has replaced it by a newer one
             verdict.damage(state.name, str(error))
