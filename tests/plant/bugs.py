@@ -111,8 +111,8 @@ TURNS: Final = (
     Bug(
         "nothing ages",
         CORE + "queues.py",
-        "if job is None or job.since_us + step_us > now_us:",
-        "if True:",
+        "            self._ageing.push(due_us, lane)\n",
+        "",
         ("tests/properties/test_fairness.py::test_low_priority_is_late_but_never_starved",),
     ),
     Bug(
