@@ -212,6 +212,7 @@ class Replica:
         disk, and nothing that is not committed, for the next leader may cut that too."""
         assert self._is_rebuilding
         assert self.raft.log.applied_index <= machine.last_index <= self.raft.commit_index
+        assert segment.next_index == machine.last_index + 1
         if self.machine.queues is not None:
             self.machine.queues.dispose()
         self.machine, self._segment = machine, segment

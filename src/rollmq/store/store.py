@@ -122,10 +122,11 @@ class Store:
         self._disk.assert_alive()
         return self._wal.seal(commit_index)
 
-    def segment_digest(self) -> SegmentDigest:
-        """The digest over all lines written, to go on with: a new leader's, or after a cut."""
+    def segment_digest(self, next_index: int | None = None) -> SegmentDigest:
+        """The digest to go on with for a machine whose next entry is this one; by default that behind all
+        lines written. A machine that is rebuilt ends with what is committed, the log may go further."""
         self._disk.assert_alive()
-        return self._wal.segment_digest()
+        return self._wal.segment_digest(self.next_index if next_index is None else next_index)
 
     def close(self) -> None:
         """Give the directory back. Everything was durable before; after a failure nothing more is tried."""

@@ -42,6 +42,11 @@ class OpenSegment:
     def name(self) -> str:
         return self.file.name
 
+    @property
+    def marker_index(self) -> int:
+        """Where its marker is, or is to come at the earliest."""
+        return self.next_index - self.is_complete
+
     def mark(self) -> Mark:
         """The mark that says: all of this segment is synced."""
         return Mark(self.first_index, self.size_bytes, self.next_index - 1)
@@ -155,10 +160,10 @@ class Wal:
             sealed.append(name)
         return sealed
 
-    def segment_digest(self) -> SegmentDigest:
-        """The digest over all lines handed in so far; a copy, to go on with."""
+    def segment_digest(self, next_index: int) -> SegmentDigest:
+        """The digest over the lines before this entry in its segment; a copy, to go on with."""
         assert self._digest is not None, "there is no digest before the group has formed"
-        return self._digest.copy()
+        return self._digest.copy() if next_index == self.next_index else self._digest_at(next_index)
 
     def close(self) -> None:
         """Close the files. Everything was durable before."""
@@ -231,17 +236,24 @@ class Wal:
 
     def _digest_now(self) -> SegmentDigest:
         """The digest as the files say: needed at start and after a cut, for a hash cannot be turned back."""
-        last = self.segments[-1] if self.segments else None
-        if last is None or last.is_complete:
-            return SegmentDigest(group=self._group, first_index=self.next_index)
-        digest = SegmentDigest(group=self._group, first_index=last.first_index)
-        offset = len(header_line(group=self._group, first_index=last.first_index))
-        while offset < last.size_bytes:
-            block = last.file.read_at(offset, min(DISK_BLOCK_BYTES, last.size_bytes - offset))
+        return self._digest_at(self.next_index)
+
+    def _digest_at(self, next_index: int) -> SegmentDigest:
+        """The same before any entry that is not sealed; behind a marker it is that of an empty segment."""
+        assert self._floor.index < next_index <= self.next_index
+        around = [each for each in self.segments if each.first_index < next_index <= each.marker_index]
+        if not around:
+            return SegmentDigest(group=self._group, first_index=next_index)
+        segment = around[0]
+        digest = SegmentDigest(group=self._group, first_index=segment.first_index)
+        offset = len(header_line(group=self._group, first_index=segment.first_index))
+        end = segment.offset_of(next_index)
+        while offset < end:
+            block = segment.file.read_at(offset, min(DISK_BLOCK_BYTES, end - offset))
             assert block, "the file is shorter than what was written"
             digest.add_block(block, lines_count=0)
             offset += len(block)
-        digest.add_block(b"", lines_count=last.next_index - last.first_index)
+        digest.add_block(b"", lines_count=next_index - segment.first_index)
         return digest
 
 
