@@ -5,7 +5,7 @@ Slow and plain on purpose. It trusts no count and no index of the machine; it ch
 
 from collections import Counter
 
-from rollmq.core.job import DEAD, INFLIGHT, QUEUED, Job, dead_weight
+from rollmq.core.job import DEAD, INFLIGHT, QUEUED, Job, weight_of
 from rollmq.core.machine import Machine
 from rollmq.core.queues import ExecQueue, Lane, Queues
 
@@ -20,8 +20,8 @@ def audit(machine: Machine) -> None:
     states = Counter(job.state for job in machine.jobs.values())
     assert counts.queued == states[QUEUED]
     assert counts.inflight == states[INFLIGHT]
-    assert machine.queued_bytes == sum(len(job.payload) for job in _queued(machine))
-    assert machine.dead_bytes == sum(dead_weight(job) for job in machine.dead.values())
+    assert machine.queued_bytes == sum(weight_of(job) for job in _queued(machine))
+    assert machine.dead_bytes == sum(weight_of(job) for job in machine.dead.values())
     if machine.queues is not None:
         _audit_queues(machine, machine.queues)
 
@@ -40,6 +40,8 @@ def _audit_places(machine: Machine) -> None:
     flying = [(job.worker_id, job.id) for job in machine.jobs.values() if job.state == INFLIGHT]
     assert sorted(held) == sorted(flying)
     assert machine.inflight.count == len(flying)
+    held_jobs = [job for jobs in machine.inflight.by_worker.values() for job in jobs.values()]
+    assert machine.inflight.size_bytes == sum(weight_of(job) for job in held_jobs)
     for jobs in machine.inflight.by_worker.values():
         fences = [job.fence or (0, 0) for job in jobs.values()]
         assert fences == sorted(fences), "a worker's jobs are not in the order of their assigns"

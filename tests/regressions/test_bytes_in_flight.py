@@ -1,9 +1,11 @@
-"""Payloads are in memory until their jobs end: handing them out makes no room for more."""
+"""Payloads and errors are in memory until their jobs end: handing a job out, or failing it, makes no room."""
 
 import msgspec
 
+from rollmq.core.attempts import Outcome
 from rollmq.core.effects import Accepted, Refused
 from rollmq.core.intake import Submit
+from tests.core.audit import audit
 from tests.core.naming import T0_US
 from tests.properties.hall import Hall
 
@@ -24,5 +26,24 @@ def test_running_jobs_count_toward_the_bytes_that_may_be_queued() -> None:
     job = next(iter(hall.machine.jobs.values()))
     assert job.fence is not None
     hall.leader.attempts.give_back("w", job.id, job.fence, "refused")
-    assert hall.machine.inflight.payload_bytes == 900
+    assert hall.machine.inflight.size_bytes == 900
     assert hall.machine.queued_bytes == 100
+
+
+def test_error_details_of_waiting_jobs_count_too() -> None:
+    hall = Hall()
+    settings = msgspec.structs.replace(hall.machine.settings, queued_bytes_max=1_000)
+    hall.leader.operate.set_settings(settings, by="ann", to=None)
+    hall.worker("w", credit=1)
+    hall.submit("c", "e")
+    (assigned,) = hall.told()
+    fence = (assigned.event.term, assigned.event.index)
+    failure = Outcome(assigned.event.job_id, fence, is_ok=False, error_detail=b"t" * 1_000)
+    hall.leader.attempts.outcome("w", failure)
+    audit(hall.machine)
+    hall.submit("c", "e")
+    assert len(hall.machine.jobs) == 2
+    job_id = f"{T0_US // 1000:012x}7{99:019x}"
+    hall.leader.intake.submit(Submit(job_id, "c", "e", payload=b"x"), None)
+    (refused,) = [each for each in hall.leader.desk.take_effects() if isinstance(each, Refused)]
+    assert refused.code == "queue_full"

@@ -8,7 +8,7 @@ Slow on purpose: it shares no code and no counter with what it audits. It change
 
 from collections import Counter
 
-from rollmq.core.job import DEAD, INFLIGHT, QUEUED, Job
+from rollmq.core.job import DEAD, INFLIGHT, QUEUED, Job, weight_of
 from rollmq.core.leader import Leader
 from rollmq.core.machine import Machine
 from rollmq.core.queues import ExecQueue, Lane, Level, Queues
@@ -73,7 +73,7 @@ def _audit_places(machine: Machine) -> None:
         _true(job.lane is None, f"dead {job.id} is in a lane")
         _audit_job(job)
     queued = [job for job in machine.jobs.values() if job.state == QUEUED]
-    _same("queued bytes", machine.queued_bytes, sum(len(job.payload) for job in queued))
+    _same("queued bytes", machine.queued_bytes, sum(weight_of(job) for job in queued))
     counts = machine.counts()
     _same("queued", counts.queued, len(queued))
     _same("inflight", counts.inflight, len(machine.jobs) - len(queued))

@@ -22,7 +22,7 @@ from rollmq.core.events import (
     WorkerDownRequeue,
 )
 from rollmq.core.inflight import is_current, may_ack_late
-from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_UNSTARTED_LOSS, DONE, INFLIGHT, QUEUED, Job, dead_weight
+from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_UNSTARTED_LOSS, DONE, INFLIGHT, QUEUED, Job, weight_of
 from rollmq.core.machine import GONE, LOST_ERROR, TIMEOUT_ERROR
 from rollmq.core.queues import NEVER_US
 from rollmq.core.sanity import as_number, as_text, is_number, is_text
@@ -386,7 +386,7 @@ class Attempts:
                 break
             oldest.append(job.id)
             over_count -= 1
-            over_bytes -= dead_weight(job)
+            over_bytes -= weight_of(job)
         desk.decide(
             Drop(desk.next_index, desk.term, desk.now_us, oldest, "rollmq", "the DLQ was over its bound")
         )

@@ -275,7 +275,8 @@ class Settings(Event, frozen=True, tag="settings"):
     queued_max: int = 10_000_000
     """Jobs queued at most; beyond it submits are refused."""
     queued_bytes_max: int = 8_589_934_592
-    """Bytes of queued and running jobs' payloads at most: they are in memory on every node."""
+    """Bytes of queued and running jobs' payloads and error details; beyond it submits are refused:
+    they are in memory on every node."""
     dlq_max: int = 100_000
     """Dead letters kept; beyond it the oldest are dropped, by a `drop` event."""
     dlq_bytes_max: int = 2_147_483_648

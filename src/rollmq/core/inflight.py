@@ -4,7 +4,7 @@ It decides nothing: the leader asks it, the machine tells it.
 """
 
 from rollmq.core.events import Fence
-from rollmq.core.job import INFLIGHT, LATE_ACK_AFTER, QUEUED, Job
+from rollmq.core.job import INFLIGHT, LATE_ACK_AFTER, QUEUED, Job, weight_of
 
 
 class Inflight:
@@ -13,7 +13,8 @@ class Inflight:
     def __init__(self) -> None:
         self.by_worker: dict[str, dict[str, Job]] = {}
         self.count = 0
-        self.payload_bytes = 0
+        self.size_bytes = 0
+        """What these jobs weigh."""
 
     def begin(self, job: Job) -> None:
         """The job is in its worker's hands."""
@@ -23,7 +24,7 @@ class Inflight:
         assert job.id not in held
         held[job.id] = job
         self.count += 1
-        self.payload_bytes += len(job.payload)
+        self.size_bytes += weight_of(job)
 
     def end(self, job: Job) -> None:
         """It no longer is."""
@@ -32,7 +33,7 @@ class Inflight:
         if not held:
             del self.by_worker[job.worker_id]
         self.count -= 1
-        self.payload_bytes -= len(job.payload)
+        self.size_bytes -= weight_of(job)
 
     def held_by(self, worker_id: str) -> dict[str, Job]:
         """What a worker holds, oldest assignment first; empty when it holds nothing."""

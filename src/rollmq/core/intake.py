@@ -188,10 +188,10 @@ class Intake:
         queued_count = len(machine.jobs) - machine.inflight.count
         if queued_count >= settings.queued_max:
             return "queue_full", f"{queued_count:,} jobs are queued, the most that is allowed"
-        open_bytes = machine.queued_bytes + machine.inflight.payload_bytes
+        open_bytes = machine.queued_bytes + machine.inflight.size_bytes
         if open_bytes + len(submit.payload) > settings.queued_bytes_max:
-            text = f"payloads of {open_bytes:,} bytes are queued or running, of {settings.queued_bytes_max:,}"
-            return "queue_full", f"{text}; this one has {len(submit.payload):,}"
+            text = f"{open_bytes:,} bytes are queued or running, of {settings.queued_bytes_max:,}"
+            return "queue_full", f"{text}; this job has {len(submit.payload):,}"
         if submit.key and self._is_key_window_full(submit.client_id):
             count = settings.keys_per_client_max
             return "keys_full", f"{count:,} keys of this client are remembered, the most allowed"

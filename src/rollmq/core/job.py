@@ -150,9 +150,10 @@ def record_of(job: Job) -> JobRecord:
     return JobRecord(*_record_fields(job))
 
 
-def dead_weight(job: JobRecord) -> int:
-    """The bytes that a dead letter brought with it: payload and error details."""
-    return len(job.payload) + sum(len(error.detail) for error in job.errors or ())
+def weight_of(job: JobRecord) -> int:
+    """The bytes that a job brought with it, in memory on every node: payload and error details."""
+    size_bytes = len(job.payload)
+    return size_bytes + sum(len(error.detail) for error in job.errors) if job.errors else size_bytes
 
 
 def job_of(record: JobRecord) -> Job:

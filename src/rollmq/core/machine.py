@@ -53,7 +53,7 @@ from rollmq.core.job import (
     Finished,
     Job,
     JobError,
-    dead_weight,
+    weight_of,
 )
 from rollmq.core.parties import Clients, ClientState, WorkerRecord
 from rollmq.core.queues import Queues
@@ -344,7 +344,7 @@ class Machine:
         self._client_lost_job(job, event.index)
         job.state, job.dead_us, job.dead_reason = DEAD, event.at_us, event.reason
         self.dead[job.id] = job
-        self.dead_bytes += dead_weight(job)
+        self.dead_bytes += weight_of(job)
         return job
 
     def _leave_dead(self, job_id: str) -> Job | None:
@@ -352,7 +352,7 @@ class Machine:
         job = self.dead.pop(job_id, None)
         if job is None:
             return self._no_op()
-        self.dead_bytes -= dead_weight(job)
+        self.dead_bytes -= weight_of(job)
         return job
 
     def _redrive(self, event: Redrive) -> None:
@@ -474,12 +474,12 @@ class Machine:
     # -- the queue
 
     def _queue(self, job: Job, client: ClientState, at_us: int, *, is_given_back: bool = False) -> None:
-        self.queued_bytes += len(job.payload)
+        self.queued_bytes += weight_of(job)
         if self.queues is not None:
             self.queues.add(job, client, at_us, is_given_back=is_given_back)
 
     def _unqueue(self, job: Job) -> None:
-        self.queued_bytes -= len(job.payload)
+        self.queued_bytes -= weight_of(job)
         if self.queues is not None:
             self.queues.remove(job)
 

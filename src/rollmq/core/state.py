@@ -18,7 +18,7 @@ import msgspec
 
 from rollmq.core.dedup import KeyRecord
 from rollmq.core.events import FORMAT_VERSION, MACHINE_VERSION, Counts, Members, Settings
-from rollmq.core.job import DEAD, INFLIGHT, Finished, Job, JobRecord, dead_weight, job_of, record_of
+from rollmq.core.job import DEAD, INFLIGHT, Finished, Job, JobRecord, job_of, record_of, weight_of
 from rollmq.core.line import CRC_AT, CRC_END, LineDamaged, decode_part, seal
 from rollmq.core.machine import Machine
 from rollmq.core.parties import ClientRecord, ClientState, WorkerRecord
@@ -239,8 +239,8 @@ def _put_in_flight(machine: Machine, jobs: list[Job]) -> None:
 
 
 def _put_in_queues(machine: Machine, jobs: list[Job]) -> None:
-    machine.queued_bytes = sum(len(job.payload) for job in jobs)
-    machine.dead_bytes = sum(dead_weight(job) for job in machine.dead.values())
+    machine.queued_bytes = sum(weight_of(job) for job in jobs)
+    machine.dead_bytes = sum(weight_of(job) for job in machine.dead.values())
     if machine.queues is None:
         return
     for exec_name, submits in machine.paused.items():
