@@ -1,4 +1,8 @@
-"""Bugs that seeds have found, each as the shortest story and as the seed that told it first."""
+"""Bugs that seeds have found, each as the shortest story, and as seeds.
+
+A seed tells another story once the simulator draws something more, so the stories are what lasts; the seeds
+below fail, as the simulator is now, when the fix is taken out.
+"""
 
 from random import Random
 
@@ -72,12 +76,8 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_taken_for_durable(kee
 @pytest.mark.parametrize(
     "seed",
     [
-        pytest.param(14, id="cancelled while delayed, then assigned"),
-        pytest.param(20, id="cancelled while it could expire, then expired: an event that changes nothing"),
-        pytest.param(49, id="the delay of a cancelled job ends in an exec that was forgotten"),
-        pytest.param(23, id="a failed fsync, a restart, a power cut: a hole before the mark"),
-        pytest.param(87, id="the same, in a segment that was sealed meanwhile"),
-        pytest.param(64, id="the same, found by the helper that folds"),
+        pytest.param(57, id="a failed fsync, a restart, a power cut: a hole before the mark"),
+        pytest.param(60, id="the same, in a segment that was sealed meanwhile"),
     ],
 )
 def test_a_seed_that_once_failed_is_sound(seed: int) -> None:
