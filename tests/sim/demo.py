@@ -17,7 +17,7 @@ from tests.sim.check import Run
 from tests.sim.swarm import MS, NetFaults, NodeFaults, Swarm, Traffic, WorkerFaults
 from tests.sim.world import SECOND_US
 
-JOBS: Final = 4_000
+JOBS: Final = 4_200
 TOLD: Final = ("loses power", "is killed", "stops", "was in the middle", "dies: of", "the power goes")
 STORIES_MAX: Final = 40
 
