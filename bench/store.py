@@ -25,6 +25,7 @@ NODE = "bb" * 16
 OPTIONS = StoreOptions(ballast_bytes=0)
 SEGMENT_ENTRIES = 262_144
 BACKLOG_JOBS = 1_000_000
+FOLDED_JOBS = 500_000
 
 
 @contextmanager
@@ -151,7 +152,7 @@ def start(root: Path) -> float:
 
 def run() -> list[Row]:
     """All rows."""
-    lines = list(marked_log(SEGMENT_ENTRIES, is_worked=True))
+    lines = list(marked_log(FOLDED_JOBS, is_worked=True))
     rows = [*write_rows(lines[:SEGMENT_ENTRIES]), *read_rows(lines[:SEGMENT_ENTRIES]), *fold_rows(lines)]
     del lines
     backlog = list(marked_log(BACKLOG_JOBS, is_worked=False))
