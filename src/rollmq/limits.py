@@ -191,3 +191,6 @@ ASSIGNS_PER_TURN: Final = 2_000
 """So that a burst of credit does not hold up everybody else."""
 EXPIRIES_PER_TICK: Final = 1_000
 """Expired jobs buried by one tick."""
+TIMEOUTS_PER_TICK: Final = 1_000
+"""Attempts over their time that one tick ends, and those of one worker more: when an exec hangs, all of its
+attempts are over it at once."""

@@ -21,6 +21,7 @@ from rollmq.core.subject import BadSubject, check_pattern
 from rollmq.limits import (
     ID_CHARS_MAX,
     LEADER_GRACE_US,
+    TIMEOUTS_PER_TICK,
     UNSTARTED_MAX_US,
     WORKER_GRACE_US,
     WORKER_HANDS_MAX,
@@ -265,9 +266,17 @@ class Liveness:
             record = self._desk.machine.workers.get(worker_id)
             gone[worker_id] = record.hands if record is not None else 1
         self._lose([lost for worker_id, hands in gone.items() for lost in self._lost_with(worker_id, hands)])
+        self._time_out(now_us)
+
+    def _time_out(self, now_us: int) -> None:
+        """End what is over its time, worker by worker; the others wait for the next tick."""
+        ended_count = 0
         for running in list(self._attempts.running.values()):
+            if ended_count >= TIMEOUTS_PER_TICK:
+                return
             for job in running.over_time(now_us):
                 self._attempts.time_out(job)
+                ended_count += 1
 
     def _lost_with(self, worker_id: str, hands: int) -> list[tuple[Job, bool]]:
         """It died without a word: its oldest jobs, as many as it has hands, are presumed started, so that
