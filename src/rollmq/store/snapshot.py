@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from rollmq.core.events import FORMAT_VERSION
-from rollmq.core.line import BODY_AT, LineDamaged, decode_part
+from rollmq.core.line import BODY_AT, CRC_AT, CRC_END, LineDamaged, decode_part
 from rollmq.core.state import StateEnd, StateHeader
 from rollmq.errors import WrongFormatVersion
 from rollmq.store.disk import Disk
@@ -61,7 +61,7 @@ def write_state(disk: Disk, name: str, lines: Iterable[bytes], *, writer: str = 
 
 
 def check_state(disk: Disk, state: StateName) -> StateFile:
-    """Read the whole file and check every line, its first and its last.
+    """Read the whole file and check every line, their order, the first and the last.
 
     Raises LineDamaged (with the line's number), OSError, WrongFormatVersion.
     """
@@ -71,6 +71,8 @@ def check_state(disk: Disk, state: StateName) -> StateFile:
     size_bytes = 0
     header: StateHeader | None = None
     last = b""
+    crc_before = b""
+    chain = 0  # over the crcs of all lines but the last, which says what it must be
     file = disk.open(state.name, "read")
     try:
         blocks = Blocks(file)
@@ -80,6 +82,8 @@ def check_state(disk: Disk, state: StateName) -> StateFile:
                 rest = piece[BODY_AT:]
                 if piece[:BODY_AT] != b'{"crc":"%08x",' % crc32(rest):
                     raise LineDamaged(f"line {lines_count}: the crc does not match the line")
+                chain = crc32(crc_before, chain)
+                crc_before = piece[CRC_AT:CRC_END]
             if header is None:
                 header = _header_of(disk, state, pieces[0] + b"\n")
             last = pieces[-1]
@@ -95,6 +99,8 @@ def check_state(disk: Disk, state: StateName) -> StateFile:
     end: StateEnd = decode_part(last + b"\n", _end_decoder)
     if end.lines != lines_count:
         raise LineDamaged(f"line {lines_count}: the last line counts {end.lines} lines")
+    if end.chain != chain:
+        raise LineDamaged(f"line {lines_count}: the lines are not in the order in which they were written")
     return StateFile(
         state.name, header.index, header.term, header.at_us, sha.hexdigest(), size_bytes, lines_count
     )
