@@ -174,7 +174,8 @@ class Door:
         """Close what is silent, and connections of workers that the leader has given up."""
         leader = self.node.leader
         for conn in list(self.conns):
-            is_silent = conn.heard_us + IDLE_US_MAX <= self.node.mono_us
+            # A worker's silence is the leader's to find: were it found here too, nobody would miss that.
+            is_silent = not conn.worker_id and conn.heard_us + IDLE_US_MAX <= self.node.mono_us
             presence = leader.liveness.present.get(conn.worker_id) if leader is not None else None
             is_lost = bool(conn.worker_id) and (presence is None or presence.slot is None)
             if is_silent or is_lost:
