@@ -195,6 +195,22 @@ def test_the_store_asks_for_a_fold_once_enough_is_sealed() -> None:
     assert not store.is_fold_due(), "what is not sealed cannot be folded"
 
 
+def test_a_rotten_old_segment_does_not_stop_whoever_asks_for_folds() -> None:
+    options = StoreOptions(disk_free_bytes_min=0, ballast_bytes=0, snapshot_every_entries=8)
+    disk, log = SimDisk(), LogMaker()
+    store = new_store(disk, options)
+    for _ in range(2):
+        write_segment(store, log)
+    fold_and_adopt(disk, store)
+    oldest = layout.sealed_segments(disk)[0].name
+    store.close()
+    store, _ = Store.open(disk, fresh_node_id=NODE, options=options)
+    disk.rot(oldest, len(disk.content(oldest)) - 5)
+    for _ in range(2):
+        write_segment(store, log)
+    assert store.is_fold_due()
+
+
 # -- history
 
 

@@ -9,6 +9,7 @@ nothing about the queue or the group. After its first failed write it takes noth
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rollmq import limits
 from rollmq.core.raft_ready import HardState, Write
@@ -157,12 +158,14 @@ class Store:
     def is_fold_due(self) -> bool:
         """Whether the helper should fold a snapshot now."""
         covered = self.snapshot.last_index if self.snapshot else 0
-        since = [each for each in self._sealed() if each.last_index > covered]
+        # From the newest back: a long history costs nothing here, and damage in it stops nobody.
+        newer = takewhile(lambda name: (name.last_index or 0) > covered, reversed(self._wal.sealed))
+        since = [self._described_segment(name) for name in newer]
         return bool(since) and is_fold_due(
             snapshot_bytes=self.snapshot.size_bytes if self.snapshot else 0,
             since=LogSince(
                 size_bytes=sum(each.size_bytes for each in since),
-                entries_count=since[-1].last_index - covered,
+                entries_count=since[0].last_index - covered,
             ),
             snapshot_every_entries=self._options.snapshot_every_entries,
         )
@@ -210,11 +213,12 @@ class Store:
         return Retention(keep_bytes=keep_bytes, keep_us=self._options.keep_history_us)
 
     def _sealed(self) -> list[SealedSegment]:
-        """The sealed segments with size and age, each looked at once."""
-        found = []
-        for name in self._wal.sealed:
-            described = self._described.get(name.name)
-            if described is None:
-                described = self._described[name.name] = describe_segment(self._disk, name)
-            found.append(described)
-        return found
+        """The sealed segments with size and age, oldest first."""
+        return [self._described_segment(name) for name in self._wal.sealed]
+
+    def _described_segment(self, name: SegmentName) -> SealedSegment:
+        """Size and age of a sealed segment, looked at once."""
+        described = self._described.get(name.name)
+        if described is None:
+            described = self._described[name.name] = describe_segment(self._disk, name)
+        return described
