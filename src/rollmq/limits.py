@@ -187,6 +187,8 @@ CENSUS_WORKERS_MAX: Final = 1_000
 """Workers that a marker's census names."""
 
 # The leader's turns
+TURN_GAP_MAX_US: Final = 2_000_000
+"""Turns further apart than this mean that the process stood still: a host ticks several times a second."""
 ASSIGNS_PER_TURN: Final = 2_000
 """So that a burst of credit does not hold up everybody else."""
 EXPIRIES_PER_TICK: Final = 1_000

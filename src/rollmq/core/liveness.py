@@ -236,13 +236,17 @@ class Liveness:
 
     # -- time
 
+    def was_deaf(self, for_us: int) -> None:
+        """This process stood still: nobody could be heard, so nobody was silent for that long."""
+        for presence in self.present.values():
+            presence.last_heard_us += for_us
+            presence.absent_until_us += for_us
+        for worker_id in self._unseen:
+            self._unseen[worker_id] += for_us
+
     def time_stepped(self, by_us: int) -> None:
         """Log time went ahead by so much at once, and nobody was silent or ran for that long."""
-        for presence in self.present.values():
-            presence.last_heard_us += by_us
-            presence.absent_until_us += by_us
-        for worker_id in self._unseen:
-            self._unseen[worker_id] += by_us
+        self.was_deaf(by_us)
         for running in self._attempts.running.values():
             running.time_stepped(by_us)
 

@@ -17,6 +17,7 @@ from rollmq.core.machine import Machine
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_ready import Ready, Role, Write
 from rollmq.core.segment_digest import SegmentDigest
+from rollmq.limits import TURN_GAP_MAX_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,18 @@ class Replica:
         return self._log_time
 
     def set_time(self, *, mono_us: int, wall_us: int) -> None:
-        """Once per turn, before the turn's messages. Raft's timers and the leader's clock go on."""
+        """Once per turn, before the turn's messages. Raft's timers and the leader's clock go on.
+
+        A turn that comes very late (the process or its machine was paused) finds the workers' pings unread:
+        they are given that time, or every pause would look like the death of all workers.
+        """
+        gap_us = mono_us - self._mono_us
         self._mono_us, self._wall_us = mono_us, wall_us
         self.raft.tick(mono_us)
         if self.leader is not None and self._log_time is not None:
             self.leader.desk.set_time(self._log_time.read(mono_us=mono_us, wall_us=wall_us))
+            if gap_us > TURN_GAP_MAX_US:
+                self.leader.liveness.was_deaf(gap_us)
 
     def step_time(self) -> None:
         """A majority's clocks, or an operator, say that the wall clock is right: log time goes there at once.
