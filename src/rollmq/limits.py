@@ -68,6 +68,15 @@ PING_EVERY_US: Final = 5_000_000
 IDLE_US_MAX: Final = 15_000_000
 """Silent for so long is lost: three pings, so that one lost packet and its resend are no loss."""
 
+UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of one connection's outgoing bytes that the other side has not taken: it is closed, and asks again."""
+UNSENT_BYTES_ALL_MAX: Final = 1024 * 1024 * 1024
+"""Of all connections' together: the slowest are closed until it fits, so that many cannot do what one may not."""
+UNSEEN_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of payloads on their way to one worker: it gets no further job until it has seen them, unless it has none."""
+READS_PER_CONNECTION_MAX: Final = 4
+"""ReadLogs of one connection that wait for their answer: enough to keep a reader busy."""
+
 # --- store: the state directory -------------------------------------------------------------------
 
 WAL_BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX
@@ -169,6 +178,10 @@ UNSTARTED_MAX_US: Final = 60_000_000
 # Operators
 REDRIVE_JOBS_MAX: Final = 10_000
 """Jobs that one redrive or drop event names: some 350 kB in a line; a larger one is sent in parts."""
+QUERY_ROWS_MAX: Final = 1_000
+"""Rows of one page of a list: some milliseconds of a node's loop, and far below the frame's limit."""
+QUERY_LOOKS_MAX: Final = 20_000
+"""Jobs that one page looks at when it filters; it may come back empty and say where to go on."""
 
 # Clocks
 CLOCK_GAP_SLEWED_MAX_US: Final = 10_000_000
