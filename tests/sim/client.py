@@ -221,7 +221,9 @@ class SimClient(Party):
             raise Violation(f"P1: {self.name} asks for {asked}, which was accepted, and it is unknown")
         if reply.state == "too_old_to_tell":
             for job in self._known_as(reply.job_id):
-                job.state, job.told = ENDED, reply.state
+                # The answer is for those who hold a receipt; to the others the job is as unknown as before.
+                if job.state == ACCEPTED:
+                    job.state, job.told = ENDED, reply.state
         elif reply.state in FINAL_STATES:
             self._ended(reply.job_id, reply.state, None if reply.is_expired else reply.result)
 
