@@ -25,7 +25,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 EVERYBODY = frozenset({"errors", "limits"})
-USER_SIDE = frozenset({"client", "sync", "worker", "tasks"})
+USER_SIDE = frozenset({"client", "sync", "worker", "tasks", "library"})
 # Which rooms a room may import, besides itself and EVERYBODY. A room is the first name after `rollmq`.
 MAY_IMPORT = {
     "errors": frozenset(),
@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "store": frozenset({"core"}),
     "node": frozenset({"core", "wire", "store"}),
     "client": USER_SIDE | {"core", "wire"},
+    "library": frozenset({"core", "wire"}),
     "sync": USER_SIDE | {"core", "wire"},
     "worker": USER_SIDE | {"core", "wire"},
     "tasks": USER_SIDE,

