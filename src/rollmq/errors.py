@@ -318,3 +318,167 @@ class NotInHistory(HistoryError):
 
     def __init__(self, *, what: str, hint: str) -> None:
         super().__init__(f"{what}. Nothing was changed. {hint}")
+
+
+# --- client and worker: reaching a group ----------------------------------------------------------
+
+
+class BadServerList(RollmqError, ValueError):
+    """The list of servers cannot be read. Nothing was sent."""
+
+    def __init__(self, *, text: str, reason: str) -> None:
+        super().__init__(
+            f"{text!r} is no list of servers: {reason}. Nothing was sent. "
+            f"Write host:port, several with commas between them, e.g. 127.0.0.1:5000,127.0.0.1:5001."
+        )
+
+
+class ConnectionRefused(RollmqError):
+    """The group will not talk to this client or worker, whichever node is asked. Trying again is no use."""
+
+    def __init__(self, *, code: str, text: str) -> None:
+        self.code = code
+        super().__init__(text)
+
+
+class WrongGroup(ConnectionRefused):
+    """A reconnect found another group than before. What was under way with the first one is unknown."""
+
+    def __init__(self, *, before: str, now: str) -> None:
+        self.before = before
+        super().__init__(
+            code="wrong_group",
+            text=(
+                f"the servers belong to group {now}, before it was {before}: another group, or a new one in "
+                f"the place of the old. Nothing was sent to it; its jobs are not those of the old group. "
+                f"Correct the list of servers, or make a new client or worker for the new group."
+            ),
+        )
+
+
+class ClientClosed(RollmqError):
+    """The client or worker was closed, or not yet entered. Nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this client is not open. Nothing was sent. Use it inside `async with Client(…) as client:`."
+        )
+
+
+class ClientForked(RollmqError):
+    """The client was made before a fork and used in the child. Nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this client was made in another process: its connection and thread stayed there at the fork. "
+            "Nothing was sent. Make a new Client in the child, e.g. in the server's post-fork hook, or on "
+            "first use."
+        )
+
+
+# --- client: submits and results ------------------------------------------------------------------
+
+
+class SubmitRefused(RollmqError):
+    """The submit was refused: nothing was queued. `retryable`: the same submit may succeed later."""
+
+    def __init__(self, *, code: str, text: str, retryable: bool, after_s: float = 0.0) -> None:
+        self.code = code
+        self.text = text
+        self.retryable = retryable
+        self.after_s = after_s
+        """Retryable: the node asks not to come before so many seconds; 0 = by your own backoff."""
+        cure = "It may be submitted again later" if retryable else "Submitting it again changes nothing"
+        super().__init__(f"refused ({code}): {text}. Nothing was queued. {cure}.")
+
+
+class KeyConflict(SubmitRefused):
+    """The key was used for a job with other content. Nothing was queued."""
+
+    def __init__(self, *, text: str) -> None:
+        super().__init__(code="key_conflict", text=text, retryable=False)
+
+
+class SubmitUnknown(RollmqError):
+    """Whether the job was accepted cannot be told. It may run; it was not refused.
+
+    Submit it again with the same `key` and it is accepted once; without a key, ask for `job_id` by
+    `client.result` before you submit it anew.
+    """
+
+    def __init__(self, *, job_id: str, why: str) -> None:
+        self.job_id = job_id
+        self.why = why
+        super().__init__(
+            f"it is unknown whether job {job_id} was accepted: {why}. It may run. Submitting it again with "
+            f"the same key is safe; without a key, ask for it by its id first."
+        )
+
+
+class ResultTimeout(RollmqError, TimeoutError):
+    """The job had not ended in time. It goes on: ask again, or cancel it."""
+
+    def __init__(self, *, job_id: str, seconds: float) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"job {job_id} had not ended after {seconds:g} s. It goes on; ask for its result again, "
+            f"`explain` says what it waits for, `cancel` ends it."
+        )
+
+
+class ResultExpired(RollmqError):
+    """The job has ended, but how is no longer kept."""
+
+    def __init__(self, *, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"job {job_id} has ended and its result is no longer kept. Ask sooner, or let the handler store "
+            f"what is needed for longer."
+        )
+
+
+class JobUnknown(RollmqError):
+    """No such job is remembered: it never was, or it ended too long ago."""
+
+    def __init__(self, *, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id} is not known: it was never accepted, or ended too long ago.")
+
+
+class RequestRefused(RollmqError):
+    """A cancel or question was refused. Nothing was changed. `code` says why."""
+
+    def __init__(self, *, code: str, text: str, retryable: bool) -> None:
+        self.code = code
+        self.retryable = retryable
+        super().__init__(f"refused ({code}): {text}. Nothing was changed.")
+
+
+class RequestUnknown(RollmqError):
+    """A cancel or question was not answered. A cancel may have been carried out; repeating it is safe."""
+
+    def __init__(self, *, what: str, why: str) -> None:
+        super().__init__(f"{what}: no answer: {why}. It may have been carried out; repeating it is safe.")
+
+
+class CodecFailed(RollmqError):
+    """The codec could not encode or decode. What could not be encoded was not sent."""
+
+    def __init__(self, *, what: str, reason: str) -> None:
+        super().__init__(
+            f"{what}: {reason}. Give client and workers the same codec=, with every key that is still in use."
+        )
+
+
+# --- node -----------------------------------------------------------------------------------------
+
+
+class PortNotUsable(RollmqError):
+    """The node cannot listen at its address. Nothing was served."""
+
+    def __init__(self, *, address: str, reason: str) -> None:
+        self.address = address
+        super().__init__(
+            f"cannot listen at {address}: {reason}. The state was not changed. "
+            f"Choose another port or --host, or stop what is there (`ss -ltnp` shows it)."
+        )

@@ -1,0 +1,1 @@
+"""The user's side of the protocol: sans-IO cores of client and worker, and the asyncio glue under them."""
