@@ -25,6 +25,10 @@ from rollmq.core.inflight import is_current, may_ack_late
 from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_UNSTARTED_LOSS, DONE, INFLIGHT, QUEUED, Job, weight_of
 from rollmq.core.machine import GONE, LOST_ERROR, TIMEOUT_ERROR
 from rollmq.core.queues import NEVER_US
+from rollmq.core.requests import REJECT as REJECT
+from rollmq.core.requests import RETRY as RETRY
+from rollmq.core.requests import SNOOZE as SNOOZE
+from rollmq.core.requests import Outcome as Outcome
 from rollmq.core.sanity import as_number, as_text, is_number, is_text
 from rollmq.core.scheduler import Choice
 from rollmq.limits import (
@@ -35,11 +39,6 @@ from rollmq.limits import (
     RECLAIM_GRACE_US,
     TIMEOUT_MAX_US,
 )
-
-# What a failed handler asks for.
-RETRY: Final = "retry"
-SNOOZE: Final = "snooze"
-REJECT: Final = "reject"
 
 # Why a job is in the DLQ.
 TRIES_USED_UP: Final = "tries"
@@ -57,25 +56,6 @@ LEADERS_ERRORS: Final = frozenset({TIMEOUT_ERROR, LOST_ERROR, EXPIRED_ERROR, RET
 DLQ_DROP_BATCH: Final = 100
 """Most dead letters that one event drops when the DLQ is over its bound."""
 DEFAULT_BACKOFF: Final = Backoff()
-
-
-class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What a worker says of an attempt."""
-
-    job_id: str
-    fence: Fence
-    is_ok: bool = True
-    result: bytes = b""
-    content_type: str = ""
-    key_id: str = ""
-    run_us: int | None = None
-    error_type: str = ""
-    error_message: str = ""
-    error_detail: bytes = b""
-    wants: str = RETRY
-    """After a failure: retry, snooze (no try) or reject (straight to the DLQ)."""
-    after_us: int | None = None
-    """The pause the handler asked for, instead of the backoff."""
 
 
 class Cause(NamedTuple):

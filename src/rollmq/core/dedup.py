@@ -6,11 +6,11 @@ Everything is bounded, and what is evicted depends on the log alone: never on a 
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from rollmq.core.events import Settings
 from rollmq.core.job import Finished
-from rollmq.core.record import NO_BYTES, Record
+from rollmq.core.record import NO_BYTES, KeyRecord, KeyScope
 
 EVICT_BY_AGE_MAX: Final = 8
 """How many are evicted for their age at one entry, so that a quiet day's end is no long pause."""
@@ -20,30 +20,6 @@ AGED_LOOKS_MAX: Final = 1_000
 
 ID_TIME_DIGITS: Final = 12
 """A job id is a UUIDv7: its first 12 hex digits are milliseconds, so prefixes compare like times."""
-
-
-class KeyScope(NamedTuple):
-    """A caller's key means something only together with its client and exec."""
-
-    client_id: str
-    exec: str
-    key: str
-
-
-class KeyRecord(Record, tag="key"):
-    """The first job accepted under a key."""
-
-    client_id: str
-    exec: str
-    key: str
-    job_id: str
-    digest: str
-    at_us: int
-
-    @property
-    def scope(self) -> KeyScope:
-        """By which it is found."""
-        return KeyScope(self.client_id, self.exec, self.key)
 
 
 class FinishedJobs:

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-import msgspec
-
-from rollmq.core.dedup import ID_TIME_DIGITS, KeyScope
+from rollmq.core.dedup import ID_TIME_DIGITS
 from rollmq.core.desk import Desk
 from rollmq.core.effects import Accepted, Refused
 from rollmq.core.events import Backoff, Client, Enqueue
+from rollmq.core.record import KeyScope
+from rollmq.core.requests import Submit as Submit
+from rollmq.core.requests import Wish as Wish
 from rollmq.core.sanity import is_number, is_text
 from rollmq.core.subject import BadSubject, check_subject
 from rollmq.limits import (
@@ -25,34 +26,6 @@ from rollmq.limits import (
 
 HEX_DIGITS: Final = frozenset("0123456789abcdef")
 ID_DIGITS: Final = 32
-
-
-class Submit(msgspec.Struct, frozen=True, gc=False):
-    """What a client asks for; the fields of `enqueue`."""
-
-    job_id: str
-    client_id: str
-    exec: str
-    payload: bytes = b""
-    content_type: str = ""
-    content_digest: str = ""
-    key_id: str = ""
-    key: str = ""
-    headers: dict[str, str] | None = None
-    priority: int = 0
-    not_before_us: int = 0
-    expires_at_us: int = 0
-    timeout_us: int = 600_000_000
-    timeout_factor: float = 1.0
-    tries_max: int = 5
-    backoff: Backoff | None = None
-
-
-class Wish(msgspec.Struct, frozen=True, gc=False):
-    """What a client asked for itself when it connected."""
-
-    cap: int = 0
-    weight: int = 1
 
 
 NO_WISH: Final = Wish()

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from heapq import nlargest
 from itertools import islice
 
-import msgspec
-
 from rollmq.core.attempts import Attempts
 from rollmq.core.desk import Desk
 from rollmq.core.events import (
@@ -27,6 +25,7 @@ from rollmq.core.liveness import Liveness
 from rollmq.core.machine import Machine
 from rollmq.core.operate import Operate
 from rollmq.core.queues import Queues
+from rollmq.core.requests import SegmentFacts as SegmentFacts
 from rollmq.limits import (
     AGEING_BUDGET_PER_TICK,
     ASSIGNS_PER_TURN,
@@ -37,18 +36,6 @@ from rollmq.limits import (
     MARKER_EVERY_ENTRIES,
     MARKER_EVERY_US,
 )
-
-
-class SegmentFacts(msgspec.Struct, frozen=True, gc=False):
-    """What a leader must know of the log to propose a marker; the replica tells."""
-
-    first_index: int
-    """Of the segment being filled."""
-    byte_count: int
-    digest: str
-    """sha256 of all its bytes so far."""
-    snapshot_index: int = 0
-    snapshot_digest: str = ""
 
 
 class Leader:

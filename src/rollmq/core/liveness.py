@@ -7,14 +7,14 @@ events; what ends an attempt goes through `attempts`.
 from itertools import islice
 from typing import Final
 
-import msgspec
-
-from rollmq.core.attempts import Attempts, Outcome
+from rollmq.core.attempts import Attempts
 from rollmq.core.desk import Desk
 from rollmq.core.effects import AskedBack, AttemptVoid
 from rollmq.core.events import Fence, Worker
 from rollmq.core.inflight import is_current
 from rollmq.core.job import Job
+from rollmq.core.requests import Held as Held
+from rollmq.core.requests import Hello as Hello
 from rollmq.core.sanity import is_text
 from rollmq.core.scheduler import WorkerSlot
 from rollmq.core.subject import BadSubject, check_pattern
@@ -37,30 +37,6 @@ ASK_BACK_LOOKS_MAX: Final = 16
 DRAINED: Final = "drained"
 REFUSED: Final = "refused"
 TAKEN_BACK: Final = "taken back"
-
-
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """A job that a worker says it still holds."""
-
-    job_id: str
-    fence: Fence
-    is_started: bool = False
-    left_us: int | None = None
-    """What is left of its time, by the worker's monotonic clock."""
-
-
-class Hello(msgspec.Struct, frozen=True, gc=False):
-    """A worker introduces itself; `held` is exhaustive."""
-
-    worker_id: str
-    instance: str
-    patterns: list[str]
-    hands: int = 8
-    credit: int = 0
-    host: str = ""
-    release: str = ""
-    held: list[Held] = []
-    outcomes: list[Outcome] = []
 
 
 class Presence:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rollmq.core.dedup import FinishedJobs, KeyRecord, Keys
+from rollmq.core.dedup import FinishedJobs, Keys
 from rollmq.core.events import (
     Ack,
     AnyEvent,
@@ -55,9 +55,9 @@ from rollmq.core.job import (
     JobError,
     weight_of,
 )
-from rollmq.core.parties import Clients, ClientState, WorkerRecord
+from rollmq.core.parties import Clients, ClientState
 from rollmq.core.queues import Queues
-from rollmq.core.record import NO_BYTES
+from rollmq.core.record import NO_BYTES, KeyRecord, WorkerRecord
 from rollmq.limits import AGEING_BUDGET_PER_EVENT, PRIORITY_MAX
 
 TIMEOUT_ERROR: Final = "Timeout"

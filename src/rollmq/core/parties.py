@@ -8,25 +8,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from rollmq.core.record import Record
+from rollmq.core.record import ClientRecord
 
 if TYPE_CHECKING:
     from rollmq.core.queues import Lane
-
-
-class ClientRecord(Record, tag="client"):
-    """A client's line in the canonical state."""
-
-    client_id: str
-    cap: int = 0
-    """Most of its jobs in flight at once; 0 means the group's default."""
-    weight: int = 1
-    by: str = ""
-    """The operator who set cap and weight; empty: the client's own wish."""
-    idle_index: int = 0
-    """Since which entry it has no open job; 0 while it has."""
 
 
 class ClientState:
@@ -59,18 +44,6 @@ class ClientState:
     def record(self) -> ClientRecord:
         """Its line in the canonical state."""
         return ClientRecord(self.client_id, self.cap, self.weight, self.by, self.idle_index)
-
-
-class WorkerRecord(Record, tag="worker"):
-    """A worker as the log knows it: its newest `worker` event."""
-
-    worker_id: str
-    instance: str
-    host: str = ""
-    release: str = ""
-    patterns: list[str] = msgspec.field(default_factory=list)
-    hands: int = 1
-    changed_index: int = 0
 
 
 class Clients:

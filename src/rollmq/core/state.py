@@ -16,13 +16,12 @@ from zlib import crc32
 
 import msgspec
 
-from rollmq.core.dedup import KeyRecord
 from rollmq.core.events import FORMAT_VERSION, MACHINE_VERSION, Counts, Members, Settings
 from rollmq.core.job import DEAD, INFLIGHT, Finished, Job, JobRecord, job_of, record_of, weight_of
 from rollmq.core.line import CRC_AT, CRC_END, LineDamaged, decode_part, seal
 from rollmq.core.machine import Machine
-from rollmq.core.parties import ClientRecord, ClientState, WorkerRecord
-from rollmq.core.record import Record
+from rollmq.core.parties import ClientState
+from rollmq.core.record import ClientRecord, KeyRecord, Record, WorkerRecord
 from rollmq.limits import PRIORITY_MAX
 
 
