@@ -25,6 +25,8 @@ class Accepted(Effect, frozen=True):
     to: object
     job_id: str
     first_id: str
+    is_repeat: bool = False
+    """The id or the key was known: nothing new was queued."""
 
 
 class Refused(Effect, frozen=True):

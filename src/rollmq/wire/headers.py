@@ -228,6 +228,9 @@ class GoodbyeHeader(Header, frozen=True):
 
     why: Text = ""
     """For people."""
+    leave: bool = False
+    """To a worker: an operator wants it to stop for good: finish what runs, hand back the rest, do not
+    come back. Otherwise the node stops, and the worker goes on and reconnects."""
 
 
 class NotLeaderHeader(Header, frozen=True):

@@ -92,7 +92,7 @@ class Session:
         if frame.type in _MOVING:
             self._move(frame, self._direction_in)
 
-    def may_send(self, kind: MsgType) -> bool:
+    def may_send(self, kind: int) -> bool:
         """Whether this message may go out now."""
         return kind in self._legal_out
 

@@ -1,0 +1,131 @@
+"""`rollmq serve` (or `rollmq leader`): run a node in the foreground."""
+
+from pathlib import Path
+
+import click
+
+from rollmq import limits
+from rollmq.errors import RollmqError
+from rollmq.store.opening import StoreOptions
+
+MIB = 1024 * 1024
+PORT = click.IntRange(1, 65535)
+PATH = click.Path(path_type=Path)
+
+
+class ServeRefused(RollmqError):
+    """The node was not started, because the options do not fit together or to the directory."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rollmq serve 5000                                  a node alone, its state in ./state
+  rollmq serve 5000 --host 0.0.0.0 --state /var/lib/rollmq --token-file /etc/rollmq.token
+  rollmq serve 5001 --role follower --leader 10.0.0.1:5000   only redirects
+
+It logs `event=ready` to stderr when it accepts connections, and stops politely on SIGTERM and SIGINT.
+Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usage."""
+)
+@click.argument("port", type=PORT)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--state", default=Path("state"), show_default=True, type=PATH, help="Directory of its state.")
+@click.option(
+    "--role",
+    type=click.Choice(["leader", "follower"]),
+    default="leader",
+    show_default=True,
+    help="leader: a group of one. follower: stores nothing, sends everybody to --leader.",
+)
+@click.option("--leader", default="", metavar="H:P", help="Of a static follower: where the leader is.")
+@click.option("--advertise", default="", metavar="H:P", help="What others are told, if not HOST:PORT.")
+@click.option(
+    "--assign",
+    type=click.Choice(["strict", "eager"]),
+    default="strict",
+    show_default=True,
+    help="eager sends an assign before it is on disk: one fsync faster; a crash may run a job twice.",
+)
+@click.option(
+    "--token-file", type=PATH, help="Ask clients, workers and operators for the token in this file."
+)
+@click.option(
+    "--disk-free-min",
+    type=click.IntRange(0),
+    default=limits.DISK_FREE_BYTES_MIN // MIB,
+    show_default=True,
+    metavar="MIB",
+    help="Below this free space submits are refused; acks go on.",
+)
+@click.option(
+    "--keep-history",
+    type=click.IntRange(0),
+    metavar="MIB",
+    help="Sealed history to keep at most.  [default: 20 % of the disk]",
+)
+@click.option(
+    "--keep-history-days", type=click.IntRange(1), default=30, show_default=True, help="And for how long."
+)
+@click.option(
+    "--snapshot-every",
+    type=click.IntRange(1000),
+    default=limits.SNAPSHOT_EVERY_ENTRIES,
+    show_default=True,
+    metavar="ENTRIES",
+    help="At most so many entries to replay at a restart.",
+)
+def serve(
+    port: int,
+    host: str,
+    state: Path,
+    role: str,
+    leader: str,
+    advertise: str,
+    assign: str,
+    token_file: Path | None,
+    disk_free_min: int,
+    keep_history: int | None,
+    keep_history_days: int,
+    snapshot_every: int,
+) -> None:
+    """Run a node at PORT in the foreground."""
+    from rollmq.node.serve import ServeOptions
+    from rollmq.node.serve import serve as run_node
+
+    if (role == "follower") != bool(leader):
+        raise click.UsageError("--role follower and --leader H:P go together")
+    store = StoreOptions(
+        disk_free_bytes_min=disk_free_min * MIB,
+        snapshot_every_entries=snapshot_every,
+        keep_history_bytes=keep_history * MIB if keep_history is not None else None,
+        keep_history_us=keep_history_days * 86_400_000_000,
+    )
+    run_node(
+        ServeOptions(
+            port=port,
+            host=host,
+            state=state,
+            advertise=advertise,
+            leader=leader,
+            token=_token(token_file),
+            is_eager=assign == "eager",
+            store=store,
+        )
+    )
+
+
+def _token(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServeRefused(
+            f"cannot read the token file {path}: {error}. The node was not started."
+        ) from error
+    if not 0 < len(token) <= limits.TOKEN_CHARS_MAX:
+        raise ServeRefused(
+            f"{path} must hold one token of 1 to {limits.TOKEN_CHARS_MAX} characters. "
+            f"The node was not started."
+        )
+    return token

@@ -1,0 +1,1 @@
+"""The server: the asyncio host of one replica, its connections and its housekeeping."""

@@ -1,0 +1,289 @@
+"""The host of one replica on an event loop: time and bytes in, writes and frames out.
+
+Only it touches the Raft core and the machine, all on one loop, so there are no locks. Nothing here blocks:
+the disk is the store thread's, reading the log back is another's. A turn does what the replica says, and
+tells what is committed; what arrives while a write runs goes into the next one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rollmq.core.leader import Leader
+from rollmq.core.operate import Refusal
+from rollmq.core.raft_ready import Role, Write
+from rollmq.limits import TURN_GAP_MAX_US, UNSENT_BYTES_ALL_MAX
+from rollmq.node.conn import Conn
+from rollmq.node.door import Door
+from rollmq.node.log_reader import LogServer
+from rollmq.node.logs import EventLog
+from rollmq.node.queries import NeedsLeader, answer
+from rollmq.node.query_status import NodeFacts
+from rollmq.node.starting import Started, mono_us, wall_us
+from rollmq.node.store_thread import StoreThread
+from rollmq.node.telling import Asker, put_error, reply
+from rollmq.node.upkeep import Upkeep
+from rollmq.wire import headers as h
+from rollmq.wire.codec import header_of
+from rollmq.wire.message import Frame
+from rollmq.wire.session_table import Role as SessionRole
+
+TICK_S: Final = 0.02
+"""How often due things are looked at: delays and timeouts are this exact, and a quiet node sleeps."""
+CHECKS_PER_TICK: Final = 256
+"""Connections whose silence is looked at in one tick: ten thousand are through in a second."""
+
+
+class ClusterNode:
+    """One node: a replica, its store, its connections."""
+
+    def __init__(
+        self,
+        started: Started,
+        directory: Path,
+        *,
+        log: EventLog,
+        address: str,
+        token: str,
+        on_stop: Callable[[str], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.store = started.store
+        self.replica = started.replica
+        self.token = token
+        self.node_id = self.store.identity.node_id
+        self.group = self.store.identity.group
+        self._address = address
+        self._log = log
+        self._on_stop = on_stop
+        self._began_us = mono_us()
+        self._mono_us = self._began_us
+        self._turn_is_due = False
+        self._told_role: tuple[int, Role] | None = None
+        self._sealed_index = 0
+        """The newest marker for which sealing was asked."""
+        self._checked: list[Conn] = []
+        self._ticker: asyncio.TimerHandle | None = None
+        self._thread = StoreThread(self.loop, on_failure)
+        self.upkeep = Upkeep(self.store, self._thread, directory, log=log, free_bytes=started.disk.free_bytes)
+        self.door = Door(self)
+        self.reader = LogServer(
+            self.loop,
+            self.store,
+            commit_index=lambda: min(self.replica.raft.commit_index, self.store.next_index - 1),
+            flush=self.door.flush,
+            group=self.group,
+        )
+        self._tick()
+
+    # -- what the door asks
+
+    @property
+    def leader(self) -> Leader | None:
+        """The leader, while this node leads."""
+        return self.replica.leader
+
+    @property
+    def term(self) -> int:
+        """Raft's term."""
+        return self.replica.raft.term
+
+    def leader_address(self) -> str | None:
+        """Where clients and workers are to go."""
+        return self._address if self.replica.leader is not None else None
+
+    def mono_us(self) -> int:
+        """The monotonic clock as of this turn."""
+        return self._mono_us
+
+    def log_us(self) -> int:
+        """Log time as of this turn."""
+        leader = self.replica.leader
+        return leader.desk.now_us if leader is not None else self.replica.machine.last_at_us
+
+    def begin_turn(self) -> None:
+        """Something came: read the clocks once, and decide when all that is there has been read."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._read_clocks()
+            self.loop.call_soon(self.turn)
+
+    def read_log(self, conn: Conn, frame: Frame) -> None:
+        """A ReadLog."""
+        self.reader.read(conn, frame)
+
+    def query(self, conn: Conn, frame: Frame) -> None:
+        """Any query but `result`."""
+        name = header_of(frame, h.QueryHeader).name
+        is_operator = conn.session.role is SessionRole.OPERATOR
+        by = conn.by if is_operator else conn.client_id
+        asker = Asker(conn, frame.msg_id)
+        value = answer(
+            name,
+            frame.payload,
+            by=by,
+            to=asker,
+            leader=self.leader,
+            node=self.facts(),
+            is_operator=is_operator,
+        )
+        if isinstance(value, Refusal):
+            put_error(conn, frame.msg_id, value.code, value.text)
+        elif isinstance(value, NeedsLeader):
+            self.door.not_leader(conn)
+        elif value is not None:
+            reply(conn, frame.msg_id, value)
+
+    def facts(self) -> NodeFacts:
+        """What `status` says of this node."""
+        raft = self.replica.raft
+        return NodeFacts(
+            node_id=self.node_id,
+            group=self.group,
+            role="leader" if self.leader is not None else raft.role.value,
+            leader=self.leader_address(),
+            term=raft.term,
+            last_index=raft.log.last_index,
+            commit_index=raft.commit_index,
+            applied_index=raft.log.applied_index,
+            machine=self.replica.machine,
+            uptime_us=self._mono_us - self._began_us,
+            connections_count=len(self.door.conns),
+            is_disk_low=self.upkeep.disk.is_low,
+            disk_free_bytes=self.upkeep.disk.free_bytes,
+            fold_failures_count=self.upkeep.fold_failures_in_row,
+            fold_failure=self.upkeep.fold_failure,
+            drain_worker=self.door.drain_worker,
+            stop=self._on_stop,
+            mark=self._mark,
+        )
+
+    def _mark(self) -> bool:
+        leader = self.leader
+        if leader is None or leader.desk.news_index < self.replica.segment_first_index:
+            return False
+        self.replica.mark()
+        return True
+
+    # -- turns
+
+    def _read_clocks(self) -> None:
+        now_us = mono_us()
+        if now_us - self._mono_us > TURN_GAP_MAX_US:
+            self._log("process_stood_still", seconds=round((now_us - self._mono_us) / 1e6, 1))
+            self._mono_us = now_us
+            self.door.forgive_silence()
+        self._mono_us = now_us
+        self.replica.set_time(mono_us=now_us, wall_us=wall_us())
+
+    def turn(self) -> None:
+        """Do what the replica says until it says nothing more, then send what was said."""
+        self._turn_is_due = False
+        replica, door = self.replica, self.door
+        commit_index = replica.raft.commit_index
+        while True:
+            work = replica.ready()
+            raft = work.raft
+            if raft is None and not work.effects:
+                break
+            assert not work.needs_rebuild, "a single voter cuts nothing"
+            if raft is not None:
+                if raft.role_changed:
+                    self._role_changed(raft.term, raft.role)
+                if raft.write is not None:
+                    self._persist(raft.write)
+            door.tell(work.effects)
+        if replica.raft.commit_index != commit_index:
+            self.reader.committed()
+        self._seal_what_is_due()
+        door.flush()
+
+    def _persist(self, write: Write) -> None:
+        self._thread.do(lambda: self.store.persist(write), lambda _: self._persisted(write))
+
+    def _persisted(self, write: Write) -> None:
+        if not self._turn_is_due:
+            self._read_clocks()
+        self.replica.persisted(write)
+        self.turn()
+
+    def _seal_what_is_due(self) -> None:
+        """A marker that is on disk here and committed ends its segment."""
+        log, marker_index = self.replica.raft.log, self.replica.segment_first_index - 1
+        if self._sealed_index < marker_index <= min(log.commit_index, log.persisted_index):
+            self._sealed_index = marker_index
+            self.upkeep.seal(log.commit_index)
+
+    def _role_changed(self, term: int, role: Role) -> None:
+        if (term, role) == self._told_role:
+            return
+        was_leader = self._told_role is not None and self._told_role[1] is Role.LEADER
+        self._told_role = (term, role)
+        self._log("role_changed", role=role.value, term=term)
+        if was_leader:
+            self.door.send_away()
+        self.door.announce_leader()
+
+    # -- time
+
+    def _tick(self) -> None:
+        self._ticker = self.loop.call_later(TICK_S, self._tick)
+        self._read_clocks()
+        leader = self.leader
+        if leader is not None:
+            leader.intake.is_disk_low = self.upkeep.disk.is_low
+        self.replica.tick()
+        self._check_connections()
+        self.upkeep.look(self.replica, now_us=self._mono_us)
+        self.turn()
+
+    def _check_connections(self) -> None:
+        """Some of them: all come round within a second or so."""
+        if not self._checked:
+            self._checked = list(self.door.conns)
+            self._cut_the_slowest()
+        some = self._checked[-CHECKS_PER_TICK:]
+        del self._checked[-CHECKS_PER_TICK:]
+        self.door.check(conn for conn in some if not conn.is_closed)
+
+    def _cut_the_slowest(self) -> None:
+        """All together may hold back only so much."""
+        unsent = [(conn.pipe.unsent_bytes() + conn.decoder.held_bytes, conn) for conn in self._checked]
+        over = sum(size for size, _ in unsent) - UNSENT_BYTES_ALL_MAX
+        if over <= 0:
+            return
+        for size, conn in sorted(unsent, key=lambda each: -each[0]):
+            self._log("connection_cut", reason="it does not read", bytes=size, client=conn.client_id)
+            self.door.cut(conn)
+            over -= size
+            if over <= 0:
+                return
+
+    # -- the end
+
+    def drain(self) -> None:
+        """Nothing new is accepted; workers are told, and keep what they run: they reclaim it later."""
+        leader = self.leader
+        if leader is not None:
+            leader.intake.is_draining = True
+        self.door.say_goodbye()
+        self.begin_turn()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Everything that was decided is committed and said."""
+        log = self.replica.raft.log
+        return log.applied_index == log.last_index
+
+    def close(self) -> None:
+        """Give everything back. Blocks for the last write."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for conn in list(self.door.conns):
+            self.door.drop(conn)
+        self.reader.close()
+        self._thread.stop()
+        self.upkeep.stop()
+        self.store.close()

@@ -1,0 +1,403 @@
+"""All connections of a node: frames in become calls of the leader, released effects become frames.
+
+Sans-IO: the host hands in bytes and time, and flushes. What a frame means is read in `from_clients`,
+`from_workers` and `queries`; what is said, in `telling`. A few duties are the door's alone: to drop an assign
+that was decided for an earlier connection of its worker, to give one back that may not be sent any more, to
+close what is silent or does not read, and to send everybody away when this node stops leading.
+"""
+
+import hmac
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from rollmq import __version__, limits
+from rollmq.core.effects import Answer, AnyEffect
+from rollmq.core.events import Fence
+from rollmq.core.intake import Wish
+from rollmq.core.leader import Leader
+from rollmq.errors import ProtocolError
+from rollmq.node import from_clients, from_workers
+from rollmq.node.conn import Conn, Pipe
+from rollmq.node.telling import Asker, Greeting, Teller, confirm
+from rollmq.wire import headers as h
+from rollmq.wire.codec import encode_header, header_of
+from rollmq.wire.error_codes import ErrorCode, violation
+from rollmq.wire.liveness import Due, timeout_error
+from rollmq.wire.message import Frame, MsgType
+from rollmq.wire.readers import read_hello_worker
+from rollmq.wire.session_table import Role
+
+RELEASE = f"rollmq {__version__}"
+
+
+class Host(Protocol):
+    """What the door needs of the process around it."""
+
+    token: str
+    node_id: str
+    group: str
+
+    @property
+    def leader(self) -> Leader | None: ...
+    @property
+    def term(self) -> int: ...
+    def leader_address(self) -> str | None:
+        """Where the leader is, as far as this node knows."""
+
+    def mono_us(self) -> int: ...
+    def log_us(self) -> int:
+        """Log time, as far as this node knows it."""
+
+    def begin_turn(self) -> None:
+        """Something came: the time is read, and a turn follows soon."""
+
+    def query(self, conn: Conn, frame: Frame) -> None: ...
+    def read_log(self, conn: Conn, frame: Frame) -> None: ...
+
+
+class Door:
+    """Every connection of one run of a node."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.conns: dict[Conn, None] = {}
+        self.workers: dict[str, Conn] = {}
+        self.unflushed: list[Conn] = []
+        self.confirming: list[Conn] = []
+        """Workers with acks that are to be confirmed at the end of this turn."""
+        self.strangers_count = 0
+        self.teller = Teller(self)
+        self._submits = from_clients.Submits()
+        self._sessions: dict[str, int] = {}
+        """How many connections each client has."""
+        self._interests: dict[str, Conn | list[Conn]] = {}
+        self._take: dict[int, Callable[[Conn, Frame, Leader], None]] = {
+            MsgType.HELLO_CLIENT: self._hello_client,
+            MsgType.HELLO_WORKER: self._hello_worker,
+            MsgType.SUBMIT_JOB: self._submit,
+            MsgType.CANCEL: from_clients.cancel,
+            MsgType.ACK_JOB: from_workers.ack,
+            MsgType.CREDIT: from_workers.credit,
+            MsgType.STARTED: from_workers.started,
+            MsgType.RESULT: from_workers.progress,
+        }
+
+    # -- connections come and go
+
+    def accept(self, pipe: Pipe) -> Conn:
+        """Somebody dialed. Beyond the bounds he is told so, and that is all."""
+        conn = Conn(self, pipe, self.host.mono_us())
+        self.conns[conn] = None
+        self.strangers_count += 1
+        if len(self.conns) > limits.CONNECTIONS_MAX or self.strangers_count > limits.HANDSHAKES_MAX:
+            text = (
+                f"{len(self.conns) - 1:,} connections are open, {self.strangers_count - 1:,} without a hello"
+            )
+            conn.refuse(violation(ErrorCode.TOO_MANY_CONNECTIONS, f"{text}; try again later"))
+            self.drop(conn)
+        return conn
+
+    def receive(self, conn: Conn, data: bytes) -> None:
+        """Bytes came."""
+        host = self.host
+        host.begin_turn()
+        conn.liveness.heard(host.mono_us())
+        leader = host.leader
+        if conn.worker_id and leader is not None:
+            leader.liveness.heard(conn.worker_id)
+        session = conn.session
+        for item in conn.decoder.feed(data):
+            if session.is_closed:
+                return
+            if isinstance(item, ProtocolError):
+                conn.refuse(item)
+            else:
+                try:
+                    session.receive(item)
+                    self._take_frame(conn, item)
+                except ProtocolError as error:
+                    conn.refuse(error)
+        if session.is_closed:
+            self.drop(conn)
+
+    def drop(self, conn: Conn) -> None:
+        """A connection is gone, or is given up: what was said is still sent."""
+        if conn not in self.conns:
+            return
+        del self.conns[conn]
+        if not conn.is_greeted:
+            self.strangers_count -= 1
+        conn.session.close()
+        if conn.out:
+            self.unflushed.remove(conn)
+            conn.flush()
+        conn.pipe.close()
+        leader = self.host.leader
+        if conn.worker_id and self.workers.get(conn.worker_id) is conn:
+            del self.workers[conn.worker_id]
+            if leader is not None:
+                self.host.begin_turn()
+                leader.liveness.broken(conn.worker_id)
+        if conn.client_id:
+            left = self._sessions[conn.client_id] = self._sessions[conn.client_id] - 1
+            if not left:
+                del self._sessions[conn.client_id]
+                if leader is not None:
+                    leader.intake.goodbye(conn.client_id)
+
+    def cut(self, conn: Conn) -> None:
+        """Give up a connection that does not read: it comes back and asks for what it missed."""
+        conn.pipe.abort()
+        self.drop(conn)
+
+    def flush(self) -> None:
+        """Send what was said in this turn: one write per connection."""
+        confirming, self.confirming = self.confirming, []
+        for conn in confirming:
+            confirm(conn)
+        unflushed, self.unflushed = self.unflushed, []
+        for conn in unflushed:
+            if not conn.flush():
+                self.cut(conn)
+
+    def send_away(self) -> None:
+        """This node does not lead any more: whoever needs a leader is told where it is, and dropped."""
+        header = encode_header(h.NotLeaderHeader(leader=self.host.leader_address(), term=self.host.term))
+        for conn in list(self.conns):
+            if conn.session.role in (Role.CLIENT, Role.WORKER, Role.OPERATOR):
+                conn.send(Frame(MsgType.NOT_LEADER, header=header))
+                self.drop(conn)
+        self._interests.clear()
+
+    def drain_worker(self, worker_id: str) -> bool:
+        """An operator wants this worker to stop: it finishes what runs and leaves. Whether it is there."""
+        conn, leader = self.workers.get(worker_id), self.host.leader
+        if conn is None or leader is None:
+            return False
+        leader.liveness.goodbye(worker_id)
+        goodbye = h.GoodbyeHeader(why="an operator drains this worker", leave=True)
+        conn.send(Frame(MsgType.GOODBYE, header=encode_header(goodbye)))
+        return True
+
+    def say_goodbye(self) -> None:
+        """The node drains: nothing new begins on any connection."""
+        leader = self.host.leader
+        for conn in list(self.conns):
+            if conn.worker_id and leader is not None:
+                leader.liveness.goodbye(conn.worker_id)
+            conn.send(Frame(MsgType.GOODBYE, header=encode_header(h.GoodbyeHeader(why="the node stops"))))
+
+    # -- time
+
+    def check(self, conns: Iterable[Conn]) -> None:
+        """Ping the silent, close the dead, and those whose worker the leader has given up."""
+        now_us, leader = self.host.mono_us(), self.host.leader
+        for conn in conns:
+            due = conn.liveness.due(now_us)
+            if due is Due.PING:
+                conn.put_frame(MsgType.PING)
+            elif due is not Due.NOTHING:
+                conn.refuse(timeout_error(due))
+                self.drop(conn)
+                continue
+            if conn.worker_id and leader is not None:
+                presence = leader.liveness.present.get(conn.worker_id)
+                if presence is None or presence.slot is None:
+                    self.drop(conn)
+
+    def forgive_silence(self) -> None:
+        """This process stood still: what was sent meanwhile lies unread."""
+        now_us = self.host.mono_us()
+        for conn in self.conns:
+            conn.liveness.heard(now_us)
+
+    # -- frames in
+
+    def _take_frame(self, conn: Conn, frame: Frame) -> None:
+        """One frame that the session let in."""
+        kind, leader = frame.type, self.host.leader
+        take = self._take.get(kind)
+        if take is not None and leader is not None:
+            take(conn, frame, leader)
+        elif kind == MsgType.PING:
+            pong = encode_header(h.PongHeader(log_at_us=self.host.log_us()))
+            conn.put_frame(MsgType.PONG, corr_id=frame.msg_id, header=pong)
+        elif kind == MsgType.QUERY:
+            self._query(conn, frame, leader)
+        elif kind == MsgType.READ_LOG:
+            self.host.read_log(conn, frame)
+        elif kind == MsgType.GOODBYE:
+            self._goodbye(conn, leader)
+        elif kind == MsgType.HELLO_OPERATOR:
+            self._hello_operator(conn, frame)
+        elif kind == MsgType.LEADER_HELLO:
+            raise violation(ErrorCode.NOT_A_MEMBER, "this node is alone in its group", frame)
+        elif kind in (MsgType.HELLO_CLIENT, MsgType.HELLO_WORKER) and conn.session.role is Role.WATCHER:
+            self._hello_watcher(conn, frame)
+        elif kind != MsgType.PONG:
+            self.not_leader(conn)
+
+    def not_leader(self, conn: Conn) -> None:
+        """Send it to the leader; the connection closes behind that."""
+        header = h.NotLeaderHeader(leader=self.host.leader_address(), term=self.host.term)
+        conn.send(Frame(MsgType.NOT_LEADER, header=encode_header(header)))
+
+    def _check_token(self, token: str, frame: Frame) -> None:
+        if self.host.token and not hmac.compare_digest(token.encode(), self.host.token.encode()):
+            text = "the node asks for a token, and this is not it: see `rollmq serve --token-file`"
+            raise violation(ErrorCode.NOT_AUTHORIZED, text, frame)
+
+    # -- hellos
+
+    def _hello_client(self, conn: Conn, frame: Frame, leader: Leader) -> None:
+        header = header_of(frame, h.HelloClientHeader)
+        if header.watches:
+            self._hello_watcher(conn, frame)
+            return
+        self._check_token(header.token, frame)
+        problem = leader.intake.hello(header.client_id, Wish(header.cap, header.weight))
+        if problem is not None:
+            raise violation(ErrorCode.BAD_HEADER, problem, frame)
+        conn.client_id = header.client_id
+        self._sessions[conn.client_id] = self._sessions.get(conn.client_id, 0) + 1
+        known = leader.desk.machine.clients.by_id.get(conn.client_id)
+        cap = known.cap if known is not None and (known.by or not header.cap) else header.cap
+        self._greet_at_commit(conn, frame, leader, cap)
+
+    def _hello_worker(self, conn: Conn, frame: Frame, leader: Leader) -> None:
+        header, listed = read_hello_worker(frame)
+        if header.watches:
+            self._hello_watcher(conn, frame)
+            return
+        self._check_token(header.token, frame)
+        # The greeting first: what follows from the hello is told after it.
+        greeting = self._greet_at_commit(conn, frame, leader, 0)
+        problem = leader.liveness.hello(from_workers.hello_of(header, listed))
+        if problem is not None:
+            greeting.kind = 0
+            raise violation(ErrorCode.WORKER_EXISTS, problem, frame)
+        old = self.workers.pop(header.worker_id, None)
+        if old is not None:
+            old.worker_id = ""
+            self.drop(old)
+        conn.worker_id, conn.hello_index = header.worker_id, leader.desk.last_index
+        self.workers[conn.worker_id] = conn
+
+    def _hello_operator(self, conn: Conn, frame: Frame) -> None:
+        header = header_of(frame, h.HelloOperatorHeader)
+        self._check_token(header.token, frame)
+        conn.by = header.by
+        self.greet(Greeting(self, conn, frame.type, frame.msg_id))
+
+    def _hello_watcher(self, conn: Conn, frame: Frame) -> None:
+        hello: h.HelloClientHeader | h.HelloWorkerHeader
+        if frame.type == MsgType.HELLO_CLIENT:
+            hello = header_of(frame, h.HelloClientHeader)
+        else:
+            hello = header_of(frame, h.HelloWorkerHeader)
+        self._check_token(hello.token, frame)
+        self.greet(Greeting(self, conn, frame.type, frame.msg_id))
+        self.announce_leader((conn,))
+
+    def announce_leader(self, conns: Iterable[Conn] | None = None) -> None:
+        """Tell watchers who leads."""
+        header = h.LeaderIsHeader(leader=self.host.leader_address(), term=self.host.term)
+        for conn in self.conns if conns is None else conns:
+            if conn.session.role is Role.WATCHER:
+                conn.put_frame(MsgType.LEADER_IS, header=encode_header(header))
+
+    def _greet_at_commit(self, conn: Conn, frame: Frame, leader: Leader, cap: int) -> Greeting:
+        greeting = Greeting(self, conn, frame.type, frame.msg_id, cap)
+        leader.desk.say(Answer(leader.desk.last_index, greeting, None))
+        return greeting
+
+    def greet(self, greeting: Greeting) -> None:
+        """Answer a hello: from now on the connection is what it asked to be."""
+        conn = greeting.conn
+        if not greeting.kind or conn.is_closed:
+            return
+        header = h.HelloAnswerHeader(
+            version=conn.session.version,
+            node_id=self.host.node_id,
+            group=self.host.group,
+            term=self.host.term,
+            log_at_us=self.host.log_us(),
+            cap=greeting.cap,
+        )
+        conn.send(Frame(greeting.kind, corr_id=greeting.msg_id, header=encode_header(header)))
+        if conn.session.is_ready and not conn.is_greeted:
+            conn.is_greeted = True
+            self.strangers_count -= 1
+            conn.liveness.ready(self.host.mono_us())
+            conn.decoder.frame_bytes_max = conn.session.frame_bytes_max
+
+    # -- clients
+
+    def _submit(self, conn: Conn, frame: Frame, leader: Leader) -> None:
+        submit = self._submits.read(frame, conn.client_id, leader.desk.now_us)
+        # Who wants no result is told through an Asker; everybody else saves the object.
+        to = conn if from_clients.wants_result(frame) else Asker(conn, frame.msg_id)
+        leader.intake.submit(submit, to)
+
+    def will_tell(self, job_id: str, conn: Conn) -> None:
+        """A submit was accepted, and this session is told of the job's end; at once if it has ended."""
+        leader = self.host.leader
+        assert leader is not None, "effects of a leader that is gone are dropped"
+        if job_id in leader.desk.machine.jobs:
+            self.add_interest(job_id, conn)
+        else:
+            from_clients.push_result(conn, job_id, leader)
+
+    def add_interest(self, job_id: str, conn: Conn) -> None:
+        """This session is told when the job ends."""
+        known = self._interests.get(job_id)
+        if known is None:
+            self._interests[job_id] = conn
+        elif known is not conn:
+            conns = known if isinstance(known, list) else [known]
+            self._interests[job_id] = [
+                *(each for each in conns if not each.is_closed and each is not conn),
+                conn,
+            ]
+
+    def interested_in(self, job_id: str) -> tuple[Conn, ...]:
+        """The sessions that are told of this job."""
+        known = self._interests.get(job_id)
+        if known is None:
+            return ()
+        return tuple(known) if isinstance(known, list) else (known,)
+
+    def take_interest(self, job_id: str) -> tuple[Conn, ...] | None:
+        """The same, for the last time."""
+        known = self._interests.pop(job_id, None)
+        if known is None:
+            return None
+        return tuple(known) if isinstance(known, list) else (known,)
+
+    # -- questions and farewells
+
+    def _query(self, conn: Conn, frame: Frame, leader: Leader | None) -> None:
+        is_result = header_of(frame, h.QueryHeader).name == "result"
+        if is_result and leader is not None and conn.session.role is Role.CLIENT:
+            from_clients.ask_result(conn, frame, leader)
+        else:
+            self.host.query(conn, frame)
+
+    def _goodbye(self, conn: Conn, leader: Leader | None) -> None:
+        if conn.worker_id and leader is not None:
+            leader.liveness.goodbye(conn.worker_id)
+        conn.send(Frame(MsgType.GOODBYE))
+
+    def give_back(self, worker_id: str, job_id: str, fence: Fence, reason: str) -> None:
+        """An assign that can no longer be sent."""
+        leader = self.host.leader
+        assert leader is not None, "effects of a leader that is gone are dropped"
+        leader.attempts.give_back(worker_id, job_id, fence, reason)
+
+    # -- effects out
+
+    def tell(self, effects: Iterable[AnyEffect]) -> None:
+        """Say what is committed."""
+        tell = self.teller.tell
+        for effect in effects:
+            tell(effect)

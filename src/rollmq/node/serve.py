@@ -1,0 +1,213 @@
+"""`rollmq serve`, without its options: open the state, listen, run until a signal, stop politely.
+
+The process' own matters are here: signals, the collector, file limits, the log. What a node does is in
+`cluster_node`.
+"""
+
+import asyncio
+import contextlib
+import errno
+import gc
+import resource
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from rollmq import __version__
+from rollmq.core.raft_ready import RaftSettings
+from rollmq.errors import PortNotUsable, RollmqError
+from rollmq.node.cluster_node import ClusterNode
+from rollmq.node.connection import Connection
+from rollmq.node.door import Door
+from rollmq.node.logs import EventLog
+from rollmq.node.redirect import StaticFollower
+from rollmq.node.starting import Started, start
+from rollmq.store.opening import StoreOptions
+
+BACKLOG: Final = 1024
+"""Connections that the system may hold before they are accepted: a crowd that comes back at once."""
+QUIET_S: Final = 5.0
+"""How long a polite stop waits for what was decided to be on disk and said."""
+QUIET_LOOK_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What an operator may choose."""
+
+    port: int
+    host: str = "127.0.0.1"
+    state: Path = Path("state")
+    advertise: str = ""
+    leader: str = ""
+    """Of a static follower: where it sends everybody."""
+    token: str = ""
+    is_eager: bool = False
+    store: StoreOptions = field(default_factory=StoreOptions)
+    raft: RaftSettings = field(default_factory=RaftSettings)
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"{self.host}:{self.port}"
+
+
+class Stop:
+    """The wish to stop: a signal's, an operator's, or a failure's. The first one counts."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+        self.why = ""
+        self.failure: BaseException | None = None
+
+    def ask(self, why: str) -> None:
+        """Stop politely."""
+        if not self._asked.is_set():
+            self.why = why
+            self._asked.set()
+
+    def fail(self, failure: BaseException) -> None:
+        """Stop at once: a polite end would need what has failed."""
+        self.failure = self.failure or failure
+        self.ask(f"{type(failure).__name__}")
+
+    async def wait(self) -> None:
+        """Until somebody asks."""
+        await self._asked.wait()
+
+
+def serve(options: ServeOptions) -> None:
+    """Run a node in the foreground. Returns after a polite stop; raises RollmqError for what stopped it."""
+    log = EventLog()
+    try:
+        if options.leader:
+            _prepare_process()
+            uvloop.run(_redirect(options, log))
+            return
+        started = start(
+            options.state,
+            options=options.store,
+            raft_settings=options.raft,
+            is_eager=options.is_eager,
+            on_progress=lambda index: log("state_loading", index=index),
+        )
+        _tell_start(log, started)
+        _prepare_process()
+        uvloop.run(_run(options, started, log))
+    finally:
+        log.close()
+
+
+def _tell_start(log: EventLog, started: Started) -> None:
+    recovered = started.recovered
+    log(
+        "state_loaded",
+        node=started.store.identity.node_id,
+        group=started.store.identity.group,
+        last_index=recovered.last_index,
+        snapshot_index=recovered.state_index,
+        seconds=round(started.load_us / 1e6, 3),
+    )
+    if recovered.torn is not None:
+        log("torn_tail_cut", copy=recovered.torn.copy_name, reason="a power cut left it; nobody was told of it")
+    if recovered.is_ballast_spent:
+        log("disk_full", action="the ballast was given back; free some space, submits are refused until then")
+    for note in recovered.notes:
+        log("damage_noted", place=note)
+
+
+def _prepare_process() -> None:
+    """No collector pauses (a full collection over a million jobs takes longer than an election), and as
+    many files as the system allows: each connection is one."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _new_stop() -> Stop:
+    """Ready to be asked by signals, and by whatever is raised in a callback."""
+    loop, stop = asyncio.get_running_loop(), Stop()
+    loop.set_exception_handler(_stops_the_node(stop))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.ask, signal.Signals(number).name)
+    return stop
+
+
+async def _run(options: ServeOptions, started: Started, log: EventLog) -> None:
+    stop = _new_stop()
+    node = ClusterNode(
+        started,
+        options.state,
+        log=log,
+        address=options.advertise or options.address,
+        token=options.token,
+        on_stop=stop.ask,
+        on_failure=stop.fail,
+    )
+    try:
+        server = await _listen(options, node.door)
+    except BaseException:
+        node.close()
+        raise
+    log("ready", address=options.address, node=node.node_id, version=__version__)
+    await stop.wait()
+    server.close()
+    if stop.failure is None:
+        log("stopping", reason=stop.why)
+        await _drain(node, stop)
+    if stop.failure is not None:
+        log("stopped", reason=stop.failure)
+        raise stop.failure
+    node.close()
+    log("stopped", reason=stop.why)
+
+
+async def _redirect(options: ServeOptions, log: EventLog) -> None:
+    stop = _new_stop()
+    follower = StaticFollower(options.leader, token=options.token, on_stop=stop.ask)
+    server = await _listen(options, follower.door)
+    log("ready", address=options.address, leader=options.leader, version=__version__)
+    await stop.wait()
+    server.close()
+    follower.close()
+    log("stopped", reason=stop.why)
+    if stop.failure is not None:
+        raise stop.failure
+
+
+async def _listen(options: ServeOptions, door: Door) -> asyncio.Server:
+    try:
+        return await asyncio.get_running_loop().create_server(
+            lambda: Connection(door), options.host, options.port, backlog=BACKLOG
+        )
+    except OSError as error:
+        reason = "another process listens there" if error.errno == errno.EADDRINUSE else str(error.strerror)
+        raise PortNotUsable(address=options.address, reason=reason) from error
+
+
+def _stops_the_node(stop: Stop) -> Callable[[asyncio.AbstractEventLoop, dict[str, object]], None]:
+    """Whatever is raised in a callback is a bug or the disk's failure: this node stops, the others go on."""
+
+    def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and not isinstance(error, RollmqError):
+            return  # of a connection that broke: its protocol is told
+        stop.fail(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
+
+    return handle
+
+
+async def _drain(node: ClusterNode, stop: Stop) -> None:
+    """Wait until everything decided is committed and said, for a while."""
+    node.drain()
+    for _ in range(int(QUIET_S / QUIET_LOOK_S)):
+        await asyncio.sleep(QUIET_LOOK_S)
+        if node.is_quiet or stop.failure is not None:
+            return

@@ -1,0 +1,131 @@
+"""Housekeeping beside the work: seal what is committed, fold snapshots, drop old history, watch the disk.
+
+All of it runs in the store thread, a step at a time, and stops nobody: a failed helper is retried, counted
+and shown (rule 6).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rollmq.core.replica import Replica
+from rollmq.node.logs import EventLog
+from rollmq.node.store_thread import StoreThread
+from rollmq.store.fold_helper import FoldDone, FoldHelper
+from rollmq.store.layout import SegmentName
+from rollmq.store.store import Store
+
+LOOK_EVERY_US: Final = 1_000_000
+"""How often the disk and the helper are looked at."""
+
+
+class DiskView:
+    """What the last look found; read on the loop."""
+
+    def __init__(self) -> None:
+        self.is_low = False
+        self.free_bytes: int | None = None
+
+
+class Upkeep:
+    """One node's housekeeping."""
+
+    def __init__(
+        self,
+        store: Store,
+        thread: StoreThread,
+        directory: Path,
+        *,
+        log: EventLog,
+        free_bytes: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._thread = thread
+        self._helper = FoldHelper(directory)
+        self._log = log
+        self._free_bytes = free_bytes
+        self._is_looking = False
+        self._look_again_us = 0
+        self._failures_told = 0
+        self.disk = DiskView()
+
+    @property
+    def fold_failures_in_row(self) -> int:
+        """How often in a row folding failed."""
+        return self._helper.failures_in_row
+
+    @property
+    def fold_failure(self) -> str:
+        """Why it failed last."""
+        return self._helper.last_error
+
+    def look(self, replica: Replica, *, now_us: int) -> None:
+        """Now and then: is the disk low, is there anything to fold or to drop."""
+        if self._is_looking or now_us < self._look_again_us or self._store.failure is not None:
+            return
+        self._is_looking, self._look_again_us = True, now_us + LOOK_EVERY_US
+        confirmed = min(replica.machine.pipelines.values(), default=None)
+        log_us = replica.machine.last_at_us
+
+        def step() -> FoldDone | None:
+            self.disk.free_bytes = self._free_bytes()
+            self.disk.is_low = self._store.is_disk_low()
+            return self._step(now_us, log_us, confirmed)
+
+        self._thread.do(step, lambda done: self._looked(replica, done))
+
+    def seal(self, commit_index: int) -> None:
+        """A marker is committed: seal up to it."""
+        self._thread.do(lambda: self._store.seal(commit_index), self._sealed)
+
+    def _sealed(self, names: list[SegmentName]) -> None:
+        for name in names:
+            self._log("segment_sealed", segment=name.name)
+
+    def stop(self) -> None:
+        """End the helper: what it has written is removed at the next start."""
+        self._helper.stop()
+
+    # -- in the store thread
+
+    def _step(self, now_us: int, log_us: int, confirmed_index: int | None) -> FoldDone | None:
+        done = self._helper.poll(now_us)
+        if done is not None:
+            if done.base_index is not None:
+                self._store.drop_history(done.base_index)
+            elif done.result is not None:
+                self._store.adopt_snapshot(done.result)
+        if self._helper.can_start(now_us):
+            if self._store.is_fold_due():
+                self._helper.start(now_us=now_us)
+            else:
+                base_index = self._store.base_index_due(now_us=log_us, confirmed_index=confirmed_index)
+                if base_index is not None:
+                    self._helper.start(now_us=now_us, base_index=base_index)
+        return done
+
+    # -- back on the loop
+
+    def _looked(self, replica: Replica, done: FoldDone | None) -> None:
+        self._is_looking = False
+        if self._helper.failures_count > self._failures_told:
+            self._failures_told = self._helper.failures_count
+            self._log("fold_failed", count=self._failures_told, reason=self._helper.last_error)
+        if done is None:
+            return
+        if done.base_index is not None:
+            self._log("history_dropped", until_index=done.base_index)
+        elif done.result is not None:
+            self._log("snapshot_folded", index=done.result.last_index, bytes=done.result.size_bytes)
+        name_snapshot(self._store, replica)
+
+
+def name_snapshot(store: Store, replica: Replica) -> None:
+    """Markers name the newest snapshot; the log before it may go from memory."""
+    snapshot = store.snapshot
+    if snapshot is None:
+        return
+    replica.snapshot = (snapshot.last_index, snapshot.digest)
+    log = replica.raft.log
+    if log.snapshot_index < snapshot.last_index <= log.applied_index:
+        log.compact_to(snapshot.last_index)
