@@ -15,7 +15,10 @@ TESTS = rules.python_files("tests", "bench")
 
 # `except Exception` belongs at the two edges: the task supervisor and the runner of handlers.
 # A line here is a decision; each names the file and why everything is caught there.
-BROAD_EXCEPT_ALLOWED: dict[str, str] = {}
+BROAD_EXCEPT_ALLOWED: dict[str, str] = {
+    "src/rollmq/node/store_thread.py": "a thread's death must not pass unseen: the loop stops the node",
+    "src/rollmq/library/handling.py": "what a handler raises is its job's outcome",
+}
 
 
 def _report(path: Path, violations: Iterator[Violation]) -> list[str]:

@@ -71,9 +71,9 @@ IDLE_US_MAX: Final = 15_000_000
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one connection's outgoing bytes that the other side has not taken: it is closed, and asks again."""
 UNSENT_BYTES_ALL_MAX: Final = 1024 * 1024 * 1024
-"""Of all connections' together: the slowest are closed until it fits, so that many cannot do what one may not."""
+"""Of all connections' together: the slowest are closed until it fits: many cannot do what one may not."""
 UNSEEN_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Of payloads on their way to one worker: it gets no further job until it has seen them, unless it has none."""
+"""Of payloads on their way to one worker: no further job until it has seen them, unless it has none."""
 READS_PER_CONNECTION_MAX: Final = 4
 """ReadLogs of one connection that wait for their answer: enough to keep a reader busy."""
 
@@ -134,6 +134,10 @@ ELECTION_US_MIN: Final = 250_000
 """The shortest election timeout, and how long a follower is loyal: longer than heartbeat plus slow fsync."""
 ELECTION_US_MAX: Final = 500_000
 """The longest; the spread keeps two candidates from splitting the votes again and again."""
+RESET_ELECTION_US_MAX: Final = 60_000
+"""How long a node waits at most, by chance, when the leader's connection was reset: before any timeout."""
+CLOCK_OFF_US_MAX: Final = 30_000_000
+"""A leader whose clock differs by more from those of a majority of the others hands its leadership over."""
 WRITE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of one Write's lines, unless a single line is longer: what one fsync covers and a power cut may tear."""
 APPEND_BYTES_MAX: Final = 1024 * 1024

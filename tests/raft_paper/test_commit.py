@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rollmq.core.members import Configuration
 from rollmq.core.raft_messages import AppendResp
 from rollmq.core.raft_ready import RaftSettings, Role
 from tests.raft_paper.group import MS, Group, disk_of, terms_of
@@ -115,10 +116,8 @@ def test_a_leader_that_is_no_voter_does_not_count_itself() -> None:
     """Pitfall 27."""
     group = Group(3)
     group.elect("n1")
-    leadership = group["n1"]._leadership
-    assert leadership is not None
-    leadership._voters = frozenset({"n2", "n3"})
-    index = group.propose("n1", b"job\n")
+    index = group.propose("n1", b"members\n")
+    group["n1"].members_proposed(index, Configuration(frozenset({"n2", "n3"})))
     group.persist("n1")
     group["n1"].step(AppendResp("n2", "n1", 1, ok=True, prev_index=1, match_index=index))
     assert group["n1"].commit_index == index - 1

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rollmq.core.members import Configuration
 from rollmq.core.raft_election import Ballot, quorum_of
 from rollmq.core.raft_messages import AppendEntries, AppendResp, RequestVote, TimeoutNow, VoteResp
 from rollmq.core.raft_ready import HardState, Role
@@ -429,7 +430,7 @@ def test_a_node_without_a_vote_gives_none_confirms_nothing_and_never_stands() ->
 
 def test_a_node_that_is_no_voter_does_not_stand() -> None:
     group = Group(3)
-    group["n1"]._voters = frozenset({"n2", "n3"})
+    group["n1"].log.membership.set_founders(Configuration(frozenset({"n2", "n3"})))
     group.tick(TIMEOUT, "n1")
     assert group["n1"].role is Role.FOLLOWER
 

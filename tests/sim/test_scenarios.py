@@ -78,7 +78,9 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_taken_for_durable(kee
     [
         pytest.param(57, id="a failed fsync, a restart, a power cut: a hole before the mark"),
         pytest.param(60, id="the same, in a segment that was sealed meanwhile"),
-        pytest.param(1795053427048, id="a submit of unknown outcome, told of by the receipt of its key's repeat"),
+        pytest.param(
+            1795053427048, id="a submit of unknown outcome, told of by the receipt of its key's repeat"
+        ),
     ],
 )
 def test_a_seed_that_once_failed_is_sound(seed: int) -> None:

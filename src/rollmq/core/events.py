@@ -370,6 +370,8 @@ class Member(Part, frozen=True):
     node_id: str
     voter: bool = True
     """False: a learner that does not count yet."""
+    replaces: str = ""
+    """Who is removed once this node votes; empty: nobody."""
 
 
 class Members(Event, frozen=True, tag="members"):

@@ -66,7 +66,7 @@ class Intake:
             desk.say(Refused(desk.last_index, to, submit.job_id, "bad_job", text))
             return
         if owner is not None:
-            desk.say(Accepted(desk.last_index, to, submit.job_id, submit.job_id))
+            desk.say(Accepted(desk.last_index, to, submit.job_id, submit.job_id, is_repeat=True))
             return
         lasting = self._lasting_reason(submit, to)
         if lasting is not None:
@@ -115,7 +115,7 @@ class Intake:
     def _repeat_key(self, submit: Submit, to: object, first_id: str, *, is_equal: bool) -> None:
         desk = self._desk
         if is_equal:
-            desk.say(Accepted(desk.last_index, to, submit.job_id, first_id))
+            desk.say(Accepted(desk.last_index, to, submit.job_id, first_id, is_repeat=True))
         else:
             text = f"key {submit.key!r} was used for job {first_id} with other content; nothing was changed"
             desk.say(Refused(desk.last_index, to, submit.job_id, "key_conflict", text))

@@ -85,6 +85,7 @@ class Leader:
                 continue
             self.liveness.before_assign(choice.worker.worker_id)
             self.attempts.assign(choice)
+            self.liveness.after_assign(choice.worker.worker_id, len(choice.job.payload))
         return ASSIGNS_PER_TURN
 
     def explain(self, job_id: str) -> Explanation:

@@ -4,6 +4,7 @@ Liveness belongs to the worker, the timeout to the job: two clocks that never mi
 events; what ends an attempt goes through `attempts`.
 """
 
+from collections import deque
 from itertools import islice
 from typing import Final
 
@@ -22,6 +23,7 @@ from rollmq.limits import (
     ID_CHARS_MAX,
     LEADER_GRACE_US,
     TIMEOUTS_PER_TICK,
+    UNSEEN_BYTES_MAX,
     UNSTARTED_MAX_US,
     WORKER_GRACE_US,
     WORKER_HANDS_MAX,
@@ -49,8 +51,11 @@ class Presence:
         "is_logged",
         "last_heard_us",
         "look_again_us",
+        "seen_count",
         "sent_count",
         "slot",
+        "unseen",
+        "unseen_bytes",
     )
 
     def __init__(self, hello: Hello, now_us: int) -> None:
@@ -59,6 +64,12 @@ class Presence:
         """Null while it is away."""
         self.sent_count = 0
         """Assigns decided on this connection; credit is counted against it."""
+        self.seen_count = 0
+        """Of these, how many it has said to have seen."""
+        self.unseen: deque[int] = deque()
+        """Payload bytes of the assigns that it has not yet said to have seen. Invariant: their sum is
+        unseen_bytes. A worker with large jobs and much credit must not make the node hold all of them."""
+        self.unseen_bytes = 0
         self.last_heard_us = now_us
         self.absent_until_us = 0
         self.look_again_us = 0
@@ -67,6 +78,11 @@ class Presence:
         """It said goodbye; a credit that was under way then gives it nothing."""
         self.is_logged = False
         """Whether the log knows it as it is now."""
+
+    @property
+    def is_full(self) -> bool:
+        """As many payload bytes as may be are on their way to it: it gets more when it has seen them."""
+        return self.unseen_bytes >= UNSEEN_BYTES_MAX
 
 
 class Liveness:
@@ -167,8 +183,12 @@ class Liveness:
             return
         if not 0 <= seen_count <= presence.sent_count:
             return
+        while presence.seen_count < seen_count:
+            presence.seen_count += 1
+            presence.unseen_bytes -= presence.unseen.popleft()
         under_way = presence.sent_count - seen_count
-        self._desk.scheduler.set_credit(presence.slot, max(min(more, WORKER_HELD_MAX) - under_way, 0))
+        credit = max(min(more, WORKER_HELD_MAX) - under_way, 0)
+        self._desk.scheduler.set_credit(presence.slot, 0 if presence.is_full else credit)
 
     def broken(self, worker_id: str) -> None:
         """Its connection is gone. It has a grace in which the same instance may come back."""
@@ -209,6 +229,14 @@ class Liveness:
                 hello.hands,
             )
         )
+
+    def after_assign(self, worker_id: str, payload_bytes: int) -> None:
+        """The assign is decided: its payload is on its way."""
+        presence = self.present[worker_id]
+        presence.unseen.append(payload_bytes)
+        presence.unseen_bytes += payload_bytes
+        if presence.is_full and presence.slot is not None:
+            self._desk.scheduler.set_credit(presence.slot, 0)
 
     # -- time
 

@@ -1,44 +1,54 @@
 """The consensus core: who leads, what is in the log, what is committed. A deterministic state machine.
 
-It does no IO, reads no clock, draws no random number, and does not know what a line means. The host calls
-`tick(now_us)` with a monotonic clock (once per turn, before the turn's messages), `step(message)`,
-`propose(lines)` as a leader, then `ready()` and does what `Ready` says. One voter is the same core as
-five: it elects itself, and its own fsync is the majority. How the pointers into the log relate is on the
-first page of raft_log.py; section numbers are those of the Raft paper (extended version), "thesis" is
-Ongaro's dissertation.
+It does no IO, reads no clock, draws no random number, and does not know what a line means (but `members`
+events, which say who votes). The host calls `tick(now_us)` with a monotonic clock (once per turn, before
+the turn's messages), `step(message)`, `propose(lines)` as a leader, then `ready()` and does what `Ready`
+says. One voter is the same core as five: it elects itself, and its own fsync is the majority. How the
+pointers into the log relate is on the first page of raft_log.py; section numbers are those of the Raft
+paper (extended version), "thesis" is Ongaro's dissertation.
 
 Decide early, speak late: a leader's host applies an event when it proposes it; effects wait for
 commit_index. What comes to nothing because a newer leader cut it, `Ready.cut_from` tells. Lines from a
 peer are as opaque as all others: before `step`, the host checks that each is whole (its crc) and carries
 the index and term that the message gives it.
 
-Written in whole: elections with pre-vote and check-quorum, replication with pipelining, commit, redirection.
-Left to grow here, the shapes being in raft_messages.py: InstallSnapshot (a follower that needs one is
-marked `needs_snapshot`; `RaftLog.compact_to` exists), change of members and learners (voters are one
-frozenset, read at every use), leadership transfer (`transfer` is honoured in votes, TimeoutNow is
-ignored), read index (`round` is echoed), elections started by a reset connection (`campaign` is public).
+Its parts: raft_candidacy (elections), raft_follower and raft_leader (the two ends of replication),
+raft_install (snapshots), members (who votes), raft_outbox (what must be on disk before it leaves).
 A peer that lost lines which it had confirmed is not noticed here: it must repair itself before it counts.
 """
 
 from collections.abc import Callable, Sequence
 
-from rollmq.core.raft_election import Ballot
-from rollmq.core.raft_follower import Following
-from rollmq.core.raft_leader import Leadership
+from rollmq.core.members import Configuration
+from rollmq.core.raft_candidacy import Candidacy
+from rollmq.core.raft_leader import Leadership, Transfer
 from rollmq.core.raft_log import RaftLog
 from rollmq.core.raft_messages import (
     AppendEntries,
     AppendResp,
+    InstallSnapResp,
+    InstallSnapshot,
     PeerMessage,
     RequestVote,
+    TimeoutNow,
     VoteResp,
     entries_are_sound,
 )
-from rollmq.core.raft_outbox import Outbox
-from rollmq.core.raft_ready import HardState, RaftSettings, ReadLines, Ready, Role, Write
+from rollmq.core.raft_ready import (
+    HardState,
+    RaftSettings,
+    ReadChunk,
+    ReadLines,
+    ReadTicket,
+    Ready,
+    Role,
+    SnapshotFacts,
+    Write,
+    WriteChunk,
+)
 
 
-class RaftCore:
+class RaftCore(Candidacy):
     """One member of one group. Not thread-safe: only one task may touch it."""
 
     def __init__(
@@ -55,47 +65,33 @@ class RaftCore:
     ) -> None:
         """Start, or start again, from what is on disk.
 
-        `chance` gives numbers in 0..1, from a seed in tests. With `has_vote=False` (a damaged node, rule 7)
-        it gives no votes, confirms no lines and never campaigns: it only learns who leads.
+        `voters` are the founders; they count until the log (`log.membership`) says who does. A node that
+        joins knows none. `chance` gives numbers in 0..1, from a seed in tests. With `has_vote=False`
+        (a damaged node, rule 7) it gives no votes, confirms no lines and never campaigns: it only learns
+        who leads.
         """
-        assert hard_state.term >= log.last_term, "the term is on disk before any line of it"
-        assert log.handed_index == log.last_index, "a log that starts is all on disk"
-        self.node_id = node_id
-        self.log = log
-        self.role = Role.FOLLOWER
-        self.leader_id: str | None = None
-        self.has_vote = has_vote
-        self.now_us = now_us
-        self._ignored_count = 0
-        self._voters = voters
-        self._settings = settings
-        self._chance = chance
-        self._outbox = Outbox(hard_state=hard_state, write_bytes_max=settings.write_bytes_max)
-        self._following = Following(node_id=node_id, term=hard_state.term, log=log, counts=(0, b""))
-        self._campaign_is_held = False
-        self._leadership: Leadership | None = None
-        """Invariant: set exactly while the role is leader."""
-        self._ballot: Ballot | None = None
-        """Invariant: set exactly while the role is candidate or pre-candidate."""
-        self._heard_us: int | None = None
-        """When the known leader was last heard; None while none is known."""
+        membership = log.membership
+        if not membership.index and not membership.current.voters:
+            membership.set_founders(Configuration(voters))
+        super().__init__(
+            node_id=node_id,
+            hard_state=hard_state,
+            log=log,
+            settings=settings,
+            chance=chance,
+            now_us=now_us,
+            has_vote=has_vote,
+        )
+        self.snapshot: SnapshotFacts | None = None
+        """The newest on this node's disk, for followers that need one; the host tells."""
+        self.wall_us = 0
+        """This node's wall clock, told to the leader and compared there; the host tells. 0 = not told."""
+        self._own_reads: list[ReadLines] = []
+        self._own_lines: tuple[int, list[bytes]] | None = None
+        self._is_reading_own = False
         self._told: tuple[int, Role, str | None, int, bool] | None = None
-        self._deadline_us = now_us
-        """Of the next election (or, for a leader, heartbeat)."""
-        if voters != {node_id}:
-            self._await_leader()  # Alone there is nobody to wait for: the first tick elects.
 
     # What the host may ask
-
-    @property
-    def term(self) -> int:
-        """The current term. Never falls, also across restarts."""
-        return self._outbox.hard_state.term
-
-    @property
-    def voted_for(self) -> str | None:
-        """Who got this node's vote in this term."""
-        return self._outbox.hard_state.voted_for
 
     @property
     def next_index(self) -> int:
@@ -113,18 +109,23 @@ class RaftCore:
         return self._leadership is not None and self._leadership.term_start_index is None
 
     @property
+    def is_transferring(self) -> bool:
+        """Leadership is being handed over: nothing may be proposed until that ends (thesis 3.10)."""
+        return self._leadership is not None and self._leadership.transfer is not None
+
+    @property
     def can_propose(self) -> bool:
         """Whether new work may be taken on: this node leads, and uncommitted bytes are within bounds.
 
         Beyond them the host refuses submits; what ends jobs may still be proposed.
         """
-        is_open = self._leadership is not None and not self.needs_noop
+        is_open = self._leadership is not None and not self.needs_noop and self._leadership.transfer is None
         return is_open and self.log.uncommitted_bytes < self._settings.uncommitted_bytes_max
 
     @property
-    def ignored_count(self) -> int:
-        """Messages that no correct member would have sent us. A number above zero is a bug or an attack."""
-        return self._ignored_count + self._following.contradictions_count
+    def leadership(self) -> Leadership | None:
+        """What is known of the followers while this node leads; to look at, not to touch."""
+        return self._leadership
 
     @property
     def deadline_us(self) -> int:
@@ -137,111 +138,19 @@ class RaftCore:
         """Take the time: campaign or step down or send heartbeats when they are due."""
         assert now_us >= self.now_us, "the clock handed in is monotonic"
         self.now_us = now_us
-        if self._leadership is not None and not self._leadership.hears_majority(now_us):
+        leadership = self._leadership
+        if leadership is not None and not leadership.hears_majority(now_us):
             # Thesis 6.2: a leader that a majority no longer hears must neither serve nor redirect to itself.
             self._become_follower()
+        elif leadership is not None and leadership.transfer_is_over(now_us):
+            leadership.transfer = None  # Thesis 3.10: it did not come about within an election timeout.
         if now_us < self._deadline_us:
             return
         if self._leadership is not None:
-            self._leadership.heartbeat()
+            self._leadership.heartbeat(now_us)
             self._deadline_us = now_us + self._settings.heartbeat_us
         else:
             self.campaign()
-
-    def campaign(self) -> None:
-        """Stand for election now, if this node may. `tick` calls it when no leader was heard for too long."""
-        assert self.role is not Role.LEADER, "a leader has nothing to win"
-        self._await_leader()
-        if self._campaign_is_held or not self.has_vote or self.node_id not in self._voters:
-            return
-        if self._voters == {self.node_id}:
-            self._become_candidate()
-        else:
-            self._become_pre_candidate()
-
-    def hold_campaign(self, is_held: bool) -> None:
-        """While held this node does not stand for election: its machine is being rebuilt (rule 3).
-
-        A campaign that is under way ends. Votes for others are given and lines confirmed as ever.
-        """
-        self._campaign_is_held = is_held
-        if is_held and self._ballot is not None:
-            self._become_follower()
-        elif not is_held and self._voters == {self.node_id} and self.role is Role.FOLLOWER:
-            self._deadline_us = self.now_us
-
-    def _await_leader(self) -> None:
-        """5.2, 9.3: a new random timeout each time, so that candidates do not collide again and again."""
-        low, high = self._settings.election_us_min, self._settings.election_us_max
-        self._deadline_us = self.now_us + low + int((high - low) * self._chance())
-
-    # Roles
-
-    def _become_follower(
-        self, *, term: int | None = None, leader_id: str | None = None, voted_for: str | None = None
-    ) -> None:
-        """Follow, in a newer term or in this one. In this one the vote stays given (pitfall 6)."""
-        if term is not None and term != self.term:
-            assert term > self.term, "terms never fall"
-            self._new_term(HardState(term, voted_for))
-        was_leader = self._leadership is not None
-        self.role = Role.FOLLOWER
-        self._leadership = self._ballot = None
-        self.leader_id = leader_id
-        if was_leader:
-            self._await_leader()  # Its deadline was a heartbeat's.
-
-    def _new_term(self, hard_state: HardState) -> None:
-        self._outbox.new_term(hard_state)
-        self._ignored_count += self._following.contradictions_count
-        self._following = Following(
-            node_id=self.node_id, term=hard_state.term, log=self.log, counts=self._following.counts
-        )
-        self._heard_us = None
-
-    def _become_pre_candidate(self) -> None:
-        """Thesis 9.6: ask first whether an election could be won; nothing is changed by asking."""
-        self._become_follower()
-        self.role = Role.PRE_CANDIDATE
-        self._open_ballot(asked_term=self.term + 1, is_pre=True)
-        self._ballot_recorded(self.node_id, granted=True)
-
-    def _become_candidate(self) -> None:
-        """5.2: a new term, a vote for itself, and requests, which leave when that vote is on disk."""
-        self._become_follower(term=self.term + 1, voted_for=self.node_id)
-        self.role = Role.CANDIDATE
-        self._await_leader()
-        self._open_ballot(asked_term=self.term, is_pre=False)
-
-    def _open_ballot(self, *, asked_term: int, is_pre: bool) -> None:
-        self._ballot = Ballot(asked_term=asked_term, is_pre=is_pre, voters=self._voters)
-        for voter in sorted(self._voters - {self.node_id}):
-            self._outbox.send(
-                RequestVote(
-                    self.node_id,
-                    voter,
-                    asked_term,
-                    last_index=self.log.last_index,
-                    last_term=self.log.last_term,
-                    pre=is_pre,
-                )
-            )
-
-    def _become_leader(self) -> None:
-        assert self.role is Role.CANDIDATE, "only a candidate is elected"
-        assert self._outbox.is_durable, "its vote for itself was counted from disk"
-        self.role = Role.LEADER
-        self._ballot = None
-        self.leader_id = self.node_id
-        self._leadership = Leadership(
-            node_id=self.node_id,
-            voters=self._voters,
-            term=self.term,
-            log=self.log,
-            settings=self._settings,
-            now_us=self.now_us,
-        )
-        self._deadline_us = self.now_us + self._settings.heartbeat_us
 
     # Messages
 
@@ -267,95 +176,45 @@ class RaftCore:
                 self._on_append_resp(message)
             elif isinstance(message, VoteResp):
                 self._on_vote(message)
+            elif isinstance(message, InstallSnapshot):
+                self._on_install_snapshot(message)
+            elif isinstance(message, InstallSnapResp):
+                self._on_install_snap_resp(message)
+            else:
+                self._on_timeout_now(message)
 
     def _refuse_old_term(self, message: PeerMessage) -> None:
         """5.1: a request with a stale term is refused with ours, so that its sender steps down."""
-        if isinstance(message, AppendEntries):
+        if isinstance(message, AppendEntries | InstallSnapshot):
             self._outbox.send(
                 AppendResp(
                     self.node_id,
                     message.source,
                     self.term,
                     ok=False,
-                    prev_index=message.prev_index,
+                    prev_index=message.prev_index if isinstance(message, AppendEntries) else 0,
                     round=message.round,
                 )
             )
 
-    # Elections
-
-    def _is_loyal_against(self, candidate: str) -> bool:
-        """Thesis 4.2.3: who hears a leader does not help to disturb it — unless that leader itself asks."""
-        if self._leadership is not None:
-            return True
-        if self.leader_id in (None, candidate) or self._heard_us is None:
-            return False
-        return self.now_us - self._heard_us < self._settings.election_us_min
-
-    def _on_request_vote(self, request: RequestVote) -> None:
-        if not request.transfer and self._is_loyal_against(request.source):
-            self._answer_vote(request, granted=False)  # And its term is not adopted (pitfall 16).
-            return
-        if request.term > self.term and not request.pre:
-            self._become_follower(term=request.term)
-        # 5.4.1: only a log at least as new as ours may lead; otherwise a committed job could be forgotten.
-        is_up_to_date = self.log.is_up_to_date(last_index=request.last_index, last_term=request.last_term)
-        if request.pre:
-            # Nothing is remembered of a pre-vote: it is given to everybody who could win.
-            is_granted = self.has_vote and is_up_to_date and request.term > self.term
-        else:
-            is_free = self.voted_for in (None, request.source)
-            is_granted = self.has_vote and is_up_to_date and is_free and request.term == self.term
-            if is_granted:
-                # 5.2: one vote per term, first come first served.
-                self._outbox.hard_state = HardState(self.term, request.source)
-                self._await_leader()
-        self._answer_vote(request, granted=is_granted)
-
-    def _answer_vote(self, request: RequestVote, *, granted: bool) -> None:
-        self._outbox.send(
-            VoteResp(
-                self.node_id,
-                request.source,
-                self.term,
-                asked_term=request.term,
-                granted=granted,
-                pre=request.pre,
-            )
-        )
-
-    def _on_vote(self, answer: VoteResp) -> None:
-        ballot = self._ballot
-        if ballot is None or answer.asked_term != ballot.asked_term or answer.pre != ballot.is_pre:
-            return  # An answer to an earlier round: it says nothing about this one.
-        if not ballot.is_pre and not self._outbox.is_durable:
-            self._ignored_count += 1  # Nobody was asked yet in this round.
-            return
-        self._ballot_recorded(answer.source, granted=answer.granted)
-
-    def _ballot_recorded(self, voter: str, *, granted: bool) -> None:
-        assert self._ballot is not None, "a vote belongs to a round"
-        self._ballot.record(voter, granted=granted)
-        if self._ballot.is_won:
-            if self._ballot.is_pre:
-                self._become_candidate()
-            else:
-                self._become_leader()
-        elif self._ballot.is_lost:
-            self._become_follower()
-
     # Replication: a follower's side
+
+    def _hears_leader(self, leader_id: str) -> None:
+        self._become_follower(leader_id=leader_id)
+        self._heard_us = self.now_us
+        self._await_leader()
 
     def _on_append(self, request: AppendEntries) -> None:
         is_foreign = self.role is Role.LEADER  # 5.2: one leader per term, and it is this node.
         if is_foreign or not entries_are_sound(request):
             self._ignored_count += 1
             return
-        self._become_follower(leader_id=request.source)
-        self._heard_us = self.now_us
-        self._await_leader()
+        self._hears_leader(request.source)
         if not self.has_vote:
             return  # Its log is under repair: nothing may be added and nothing confirmed.
+        if self._receiving.is_installing and request.lines:
+            return  # The log is being replaced: what is added now would be lost without a word.
+        self._following.wall_us = self.wall_us
         answer = self._following.take(request)
         if answer is not None:
             self._outbox.send(answer)
@@ -363,6 +222,10 @@ class RaftCore:
     def tell_counts(self, index: int, counts: bytes) -> None:
         """From now on answers carry this digest of the state's counts at the marker `index` (rule 5)."""
         self._following.counts = (index, counts)
+
+    def refuse_marker(self, index: int) -> None:
+        """The segment that this marker ends is another one here: nothing from it on is confirmed (rule 5)."""
+        self._following.refused_index = index
 
     # Replication: a leader's side
 
@@ -386,33 +249,193 @@ class RaftCore:
 
         It is dropped when this node no longer leads in the term of the request, or has asked anew since.
         """
+        if request.target == self.node_id:
+            self._is_reading_own = False
+            self._own_lines = (request.first_index, lines) if lines else None
+            return
         message = self._leadership.lines_read(request, lines) if self._leadership is not None else None
         if message is not None:
             self._outbox.send(message)
 
     def _on_append_resp(self, answer: AppendResp) -> None:
-        if self._leadership is not None and self._leadership.answered(answer, self.now_us):
+        if self._leadership is not None and self._leadership.answered(answer, self.now_us, self.wall_us):
             self._advance_commit(self._leadership)
 
     def _advance_commit(self, leadership: Leadership) -> None:
         self.log.commit_to(leadership.committed_index())
+        if not leadership.is_voter and self.log.membership.index <= self.log.commit_index:
+            # Thesis 4.2.2: a leader that was removed leads until that is committed, and not longer.
+            heir = self._best_heir(leadership)
+            if heir is not None:
+                self._outbox.send(TimeoutNow(self.node_id, heir, self.term))
+            self._become_follower()
+
+    # The machine's own lines, when they are no longer in memory
+
+    def want_own_lines(self, first_index: int, last_index: int) -> list[bytes] | None:
+        """Lines from first_index on, as many as were read at once; None: they are asked for with Ready."""
+        found, self._own_lines = self._own_lines, None
+        if found is not None and found[0] == first_index:
+            return found[1][: last_index + 1 - first_index]
+        if not self._is_reading_own:
+            self._is_reading_own = True
+            bytes_max = self._settings.append_bytes_max
+            self._own_reads.append(ReadLines(self.node_id, self.term, first_index, last_index, bytes_max))
+        return None
+
+    # Members (section 6; thesis 4)
+
+    @property
+    def members_problem(self) -> str | None:
+        """Why the members cannot be changed now; None when they can."""
+        leadership = self._leadership
+        if leadership is None:
+            return "this node does not lead"
+        if leadership.term_start_index is None or self.log.commit_index < leadership.term_start_index:
+            # Pitfall 34: before that, an unknown change of an earlier leader may still come into force.
+            return "this leader is new and has not committed anything yet"
+        if self.log.membership.index > self.log.commit_index:
+            return "another change of members is not committed yet"  # Pitfall 33: one at a time.
+        if leadership.transfer is not None:
+            return "the leadership is being handed over"
+        return None
+
+    def members_proposed(self, index: int, configuration: Configuration) -> None:
+        """The entry `index`, just proposed, says so: it is in force at once (pitfall 33)."""
+        leadership = self._leadership
+        assert leadership is not None, "only a leader proposes"
+        self.log.membership.append(index, configuration)
+        leadership.reconfigured(configuration)
+        self._advance_commit(leadership)
+
+    # Leadership transfer (thesis 3.10)
+
+    def _best_heir(self, leadership: Leadership) -> str | None:
+        """The follower that votes, answers and has most of the log."""
+        heard = [each for each in leadership.voting if leadership.hears(each.node_id, self.now_us)]
+        return max(heard, key=lambda each: (each.match_index, each.node_id)).node_id if heard else None
+
+    def transfer(self, target: str | None = None) -> str | None:
+        """Hand the leadership over, to the one that is furthest if none is named. Returns why not, if not.
+
+        From now on nothing is proposed. Either this node is deposed, or after one election timeout it
+        goes on leading as if nothing had been.
+        """
+        leadership = self._leadership
+        if leadership is None:
+            return "this node does not lead"
+        heir = target or self._best_heir(leadership)
+        if heir is None or not leadership.hears(heir, self.now_us) or heir not in self._voters:
+            return f"{heir or 'no follower'} votes and answers"
+        leadership.transfer = Transfer(target=heir, deadline_us=self.now_us + self._settings.election_us_max)
+        return None
+
+    def _carry_on_transfer(self, leadership: Leadership) -> None:
+        """Once the heir has all of the log, ask it to stand for election."""
+        transfer = leadership.transfer
+        if transfer is None or transfer.is_asked:
+            return
+        progress = leadership.progress(transfer.target)
+        if progress is None:
+            leadership.transfer = None
+        elif progress.match_index == self.log.last_index:
+            transfer.is_asked = True
+            self._outbox.send(TimeoutNow(self.node_id, transfer.target, self.term))
+
+    # Reads (section 8; thesis 6.4)
+
+    def request_read(self) -> ReadTicket | None:
+        """Ask whether this node still leads, for an answer that depends on it. None: it does not."""
+        leadership = self._leadership
+        if leadership is None or leadership.term_start_index is None:
+            return None
+        # Pitfall 40: all that may have been committed before is at or before this term's first entry.
+        index = max(self.log.commit_index, leadership.term_start_index)
+        return ReadTicket(self.term, leadership.new_round(), index)
+
+    def is_read_confirmed(self, ticket: ReadTicket) -> bool | None:
+        """Whether a majority confirmed, after it was asked, that this node leads. None: it never will."""
+        leadership = self._leadership
+        if leadership is None or leadership.term != ticket.term:
+            return None
+        return leadership.confirmed_round() >= ticket.round and self.log.commit_index >= ticket.index
+
+    # Snapshots (section 7)
+
+    def _on_install_snapshot(self, request: InstallSnapshot) -> None:
+        if self.role is Role.LEADER or request.last_index < 1 or request.last_term > request.term:
+            self._ignored_count += 1
+            return
+        self._hears_leader(request.source)
+        answer = self._receiving.take(request) if self.has_vote else None
+        if answer is not None:
+            self._outbox.send(answer)
+
+    def _on_install_snap_resp(self, answer: InstallSnapResp) -> None:
+        if self._leadership is not None and self._leadership.snapshot_answered(answer, self.now_us):
+            self._advance_commit(self._leadership)
+
+    def chunk_read(self, request: ReadChunk, data: bytes | None) -> None:
+        """The host's answer to a ReadChunk; None when the snapshot is no longer kept."""
+        message = self._leadership.chunk_read(request, data) if self._leadership is not None else None
+        if message is not None:
+            self._outbox.send(message)
+
+    def chunk_written(self, chunk: WriteChunk) -> None:
+        """The host has written it."""
+        answer = self._receiving.chunk_written(chunk)
+        if answer is not None:
+            self._outbox.send(answer)
+
+    def snapshot_installed(self, snapshot: SnapshotFacts, configuration: Configuration) -> None:
+        """It is durable in place of the log, and the state was loaded from it; so says it who is a member."""
+        answer = self._receiving.ended(installed=True)
+        self.log.replace_by_snapshot(snapshot.last_index, snapshot.last_term, configuration)
+        self._following.replaced_by_snapshot(snapshot.last_index)
+        if answer is not None and answer.term == self.term:
+            self._outbox.send(answer)
+
+    def install_refused(self) -> None:
+        """What was received is not what its digest says. Nothing was changed; it begins anew."""
+        answer = self._receiving.ended(installed=False)
+        if answer is not None and answer.term == self.term:
+            self._outbox.send(answer)
 
     # The host's side of the work
+
+    def _leaders_part(self, leadership: Leadership) -> tuple[tuple[ReadLines, ...], tuple[ReadChunk, ...]]:
+        leadership.snapshot = self.snapshot
+        if leadership.transfer is not None:
+            self._carry_on_transfer(leadership)
+        for message in leadership.appends():
+            self._outbox.send(message)
+        reads, chunk_reads = tuple(leadership.reads), tuple(leadership.chunk_reads)
+        leadership.reads.clear()
+        leadership.chunk_reads.clear()
+        return reads, chunk_reads
+
+    def _installing_part(self) -> SnapshotFacts | None:
+        """Only when the disk has the log as it is: what comes after it is the snapshot."""
+        is_quiet = not self._outbox.is_writing and not self.log.is_unwritten
+        return self._receiving.begin_install() if is_quiet else None
 
     def ready(self) -> Ready | None:
         """What there is to do since the last call; None when there is nothing. See Ready for the duties."""
         reads: tuple[ReadLines, ...] = ()
+        chunk_reads: tuple[ReadChunk, ...] = ()
         if self._leadership is not None:
-            for message in self._leadership.appends():
-                self._outbox.send(message)
-            if self._leadership.reads:
-                reads = tuple(self._leadership.reads)
-                self._leadership.reads.clear()
+            reads, chunk_reads = self._leaders_part(self._leadership)
+        if self._own_reads:
+            reads += tuple(self._own_reads)
+            self._own_reads.clear()
         self._outbox.release(self._following)
         write = self._outbox.next_write(self.log, self._following)
+        install = self._installing_part()
+        chunk, self._receiving.chunk = self._receiving.chunk, None
         told = (self.term, self.role, self.leader_id, self.log.commit_index, self.needs_noop)
         cut_from = self.log.cut_from
-        if write is None and self._outbox.is_empty and not reads and cut_from is None and told == self._told:
+        is_same = cut_from is None and told == self._told
+        if is_same and not (write or reads or chunk_reads or chunk or install) and self._outbox.is_empty:
             return None
         role_changed = self._told is None or self._told[:3] != told[:3]
         self._told = told
@@ -428,6 +451,9 @@ class RaftCore:
             leader_id=self.leader_id,
             role_changed=role_changed,
             needs_noop=self.needs_noop,
+            chunk_reads=chunk_reads,
+            chunk=chunk,
+            install=install,
         )
 
     def persisted(self, write: Write) -> None:

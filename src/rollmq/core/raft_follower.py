@@ -18,15 +18,21 @@ class Following:
         "_verified_index",
         "contradictions_count",
         "counts",
+        "refused_index",
         "term",
+        "wall_us",
     )
 
-    def __init__(self, *, node_id: str, term: int, log: RaftLog, counts: tuple[int, bytes]) -> None:
+    def __init__(self, *, node_id: str, term: int, log: RaftLog) -> None:
         self._node_id = node_id
         self._log = log
         self.term = term
-        self.counts = counts
+        self.counts: tuple[int, bytes] = (0, b"")
         """(marker's index, digest of the counts of the state there), told in answers."""
+        self.wall_us = 0
+        """This node's wall clock, told in answers."""
+        self.refused_index = 0
+        """A marker whose segment is not the same here: from there on nothing is confirmed. 0 = none."""
         self._verified_index = 0
         """Our log equals the leader's up to here, as its requests have shown. Only grows: in its own
         term a leader never overwrites."""
@@ -34,6 +40,19 @@ class Following:
         """The latest request whose lines are here but not on disk: its answer waits for them."""
         self.contradictions_count = 0
         """Requests that would have overwritten what this term's leader itself had shown: ignored."""
+
+    def in_term(self, term: int) -> "Following":
+        """The next term's: nothing of its leader's log is known yet."""
+        following = Following(node_id=self._node_id, term=term, log=self._log)
+        following.counts, following.wall_us = self.counts, self.wall_us
+        following.refused_index = self.refused_index
+        return following
+
+    def replaced_by_snapshot(self, index: int) -> None:
+        """The log was replaced by this leader's snapshot: equal up to there."""
+        self._verified_index = max(self._verified_index, index)
+        self._unconfirmed = None
+        self.refused_index = 0
 
     def take(self, request: AppendEntries) -> AppendResp | None:
         """Bring the log in line with the request. Returns the answer, None when it must wait for the disk."""
@@ -80,6 +99,8 @@ class Following:
         """Delete from the first entry that conflicts, and only then; add what is not here (pitfall 18)."""
         if index <= self._log.last_index:
             self._log.cut(index)
+            if index <= self.refused_index:
+                self.refused_index = 0
         self._log.append_runs(request.lines[index - request.prev_index - 1 :], request.term_runs)
 
     def _assert_same_at_commit(self, request: AppendEntries, last_index: int) -> None:
@@ -110,6 +131,10 @@ class Following:
 
     def _confirmation(self, request: AppendEntries, match_index: int) -> AppendResp:
         counts_index, counts = self.counts
+        if 0 < self.refused_index <= match_index:
+            match_index = (
+                self.refused_index - 1
+            )  # Rule 5: a marker over other bytes gets no majority from us.
         return AppendResp(
             self._node_id,
             request.source,
@@ -120,4 +145,6 @@ class Following:
             round=request.round,
             counts_index=counts_index,
             counts=counts,
+            refused_index=self.refused_index,
+            wall_us=self.wall_us,
         )

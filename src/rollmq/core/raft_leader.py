@@ -5,19 +5,23 @@ follower through a window: while messages are unanswered more are sent (`replica
 one message at a time seeks the last equal entry (`probing`). One slow follower holds up nobody else.
 """
 
+import zlib
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Iterator
 
+from rollmq.core.members import Configuration
 from rollmq.core.raft_election import quorum_of
+from rollmq.core.raft_install import Shipment
 from rollmq.core.raft_log import RaftLog, bytes_of, prefix_within
-from rollmq.core.raft_messages import AppendEntries, AppendResp, TermRun
-from rollmq.core.raft_ready import RaftSettings, ReadLines
+from rollmq.core.raft_messages import AppendEntries, AppendResp, InstallSnapResp, InstallSnapshot, TermRun
+from rollmq.core.raft_ready import RaftSettings, ReadChunk, ReadLines, SnapshotFacts
 
 
 class Progress:
     """What the leader knows of one follower. Invariant: match_index < next_index."""
 
     __slots__ = (
+        "counts_index",
         "heard_us",
         "inflight",
         "inflight_bytes",
@@ -29,6 +33,10 @@ class Progress:
         "next_index",
         "node_id",
         "reading",
+        "refused_index",
+        "round",
+        "shipment",
+        "wall_gap_us",
     )
 
     def __init__(self, *, node_id: str, next_index: int, now_us: int) -> None:
@@ -45,9 +53,18 @@ class Progress:
         self.reading: ReadLines | None = None
         """The host is reading lines for it."""
         self.needs_snapshot = False
-        """Its next line is no longer in our log. InstallSnapshot would help."""
+        """Its next line is no longer in our log: it gets a snapshot."""
+        self.shipment: Shipment | None = None
         self.is_heartbeat_due = True
         self.heard_us = now_us
+        self.round = 0
+        """The newest heartbeat round that it answered in this term."""
+        self.refused_index = 0
+        """A marker over other bytes than its own; 0 = none."""
+        self.counts_index = 0
+        """The newest marker whose counts it told."""
+        self.wall_gap_us: int | None = None
+        """How far its wall clock is ahead of ours, as last heard."""
 
     def has_room(self, settings: RaftSettings) -> bool:
         """Whether one more message with lines may be sent now."""
@@ -73,6 +90,7 @@ class Progress:
         if index > self.match_index:
             self.match_index = index
             self.needs_snapshot = False
+            self.shipment = None
         self.next_index = max(self.next_index, self.match_index + 1)
         while self.inflight and self.inflight[0][0] <= self.match_index:
             self.inflight_bytes -= self.inflight.popleft()[1]
@@ -93,45 +111,99 @@ class Progress:
         self.next_index = max(next_index, self.match_index + 1)
 
 
+class Transfer:
+    """Leadership on its way to another node (thesis 3.10)."""
+
+    __slots__ = ("deadline_us", "is_asked", "target")
+
+    def __init__(self, *, target: str, deadline_us: int) -> None:
+        self.target = target
+        self.deadline_us = deadline_us
+        """Then it is given up, and this node leads on."""
+        self.is_asked = False
+
+
 class Leadership:
     """The followers of one leader in one term. It ends with the term."""
 
     __slots__ = (
         "_batch",
         "_followers",
+        "_is_round_new",
         "_log",
         "_node_id",
+        "_now_us",
+        "_quorum",
         "_settings",
-        "_voters",
+        "_voting",
+        "chunk_reads",
+        "counts_told",
+        "is_voter",
         "reads",
         "round",
+        "snapshot",
         "term",
         "term_start_index",
+        "transfer",
     )
 
     def __init__(
-        self, *, node_id: str, voters: Set[str], term: int, log: RaftLog, settings: RaftSettings, now_us: int
+        self,
+        *,
+        node_id: str,
+        configuration: Configuration,
+        term: int,
+        log: RaftLog,
+        settings: RaftSettings,
+        now_us: int,
     ) -> None:
         self._node_id = node_id
-        self._voters = voters
         self._log = log
         self._settings = settings
+        self._now_us = now_us
         self.term = term
-        self._followers = {
-            follower: Progress(node_id=follower, next_index=log.last_index + 1, now_us=now_us)
-            for follower in sorted(voters - {node_id})
-        }
+        self._followers: dict[str, Progress] = {}
+        self._voting: list[Progress] = []
+        """Those of the followers that vote."""
+        self.reconfigured(configuration)
         self.term_start_index: int | None = None
         """The index of the first entry of this term (the noop); None until it is proposed."""
         self.round = 0
+        self._is_round_new = False
+        """Nothing of this round was sent yet."""
         self.reads: list[ReadLines] = []
+        self.chunk_reads: list[ReadChunk] = []
         """For the host, collected by the next Ready."""
+        self.snapshot: SnapshotFacts | None = None
+        """The newest of this node."""
+        self.transfer: Transfer | None = None
+        self.counts_told: list[tuple[str, int, bytes]] = []
+        """(follower, marker, digest of its counts) as they came, for the host to compare."""
         self._batch: tuple[int, list[bytes], int, tuple[TermRun, ...]] | None = None
         """(first index, lines, bytes, terms) of the last message built: followers mostly share it."""
+
+    def reconfigured(self, configuration: Configuration) -> None:
+        """These are the members now. A new one is asked first where its log ends."""
+        for gone in set(self._followers) - configuration.all:
+            del self._followers[gone]
+        for new in sorted(configuration.all - {self._node_id} - set(self._followers)):
+            self._followers[new] = Progress(
+                node_id=new, next_index=self._log.last_index + 1, now_us=self._now_us
+            )
+        self._voting = [
+            progress for follower, progress in self._followers.items() if follower in configuration.voters
+        ]
+        self.is_voter = self._node_id in configuration.voters
+        self._quorum = quorum_of(len(configuration.voters))
 
     def progress(self, follower: str) -> Progress | None:
         """What is known of a follower; None for a stranger."""
         return self._followers.get(follower)
+
+    @property
+    def voting(self) -> list[Progress]:
+        """The followers that vote."""
+        return self._voting
 
     # What a majority has
 
@@ -143,31 +215,72 @@ class Leadership:
         """
         if self.term_start_index is None:
             return 0
-        if len(self._voters) == 1 and self._node_id in self._voters:
+        if not self._voting and self.is_voter:
             majority_index = self._log.persisted_index
         else:
-            matches = [progress.match_index for progress in self._followers.values()]
-            if self._node_id in self._voters:
+            matches = [progress.match_index for progress in self._voting]
+            if self.is_voter:
                 matches.append(self._log.persisted_index)
             matches.sort(reverse=True)
-            majority_index = matches[quorum_of(len(self._voters)) - 1]
+            majority_index = matches[self._quorum - 1]
         return majority_index if majority_index >= self.term_start_index else 0
 
     def hears_majority(self, now_us: int) -> bool:
         """Check-quorum: a majority answered within the longest election timeout (6.2 of the thesis)."""
         since_us = now_us - self._settings.election_us_max
-        heard_count = sum(progress.heard_us >= since_us for progress in self._followers.values())
-        return heard_count + (self._node_id in self._voters) >= quorum_of(len(self._voters))
+        heard_count = sum(progress.heard_us >= since_us for progress in self._voting)
+        return heard_count + self.is_voter >= self._quorum
+
+    def confirmed_round(self) -> int:
+        """The newest heartbeat round that a majority answered: it had no other leader then (thesis 6.4)."""
+        rounds = [progress.round for progress in self._voting]
+        if self.is_voter:
+            rounds.append(self.round)
+        rounds.sort(reverse=True)
+        return rounds[self._quorum - 1]
+
+    def hears(self, follower: str, now_us: int) -> bool:
+        """Whether it answered lately."""
+        progress = self._followers.get(follower)
+        return progress is not None and progress.heard_us >= now_us - self._settings.election_us_max
+
+    def is_caught_up(self, follower: str, now_us: int) -> bool:
+        """Thesis 4.2.1: it has all but what is on its way, so that as a voter it would hold up nobody."""
+        progress = self._followers.get(follower)
+        if progress is None or progress.is_probing or not self.hears(follower, now_us):
+            return False
+        return progress.match_index + self._settings.append_lines_max >= self._log.last_index
+
+    def transfer_is_over(self, now_us: int) -> bool:
+        """The heir had its time."""
+        return self.transfer is not None and now_us >= self.transfer.deadline_us
+
+    def refused_marker(self) -> int:
+        """The marker that a majority of all members refuses; 0 = none."""
+        refused = sorted((progress.refused_index for progress in self._voting), reverse=True)
+        return refused[self._quorum - 1] if len(refused) >= self._quorum else 0
 
     # Sending
 
-    def heartbeat(self) -> None:
+    def heartbeat(self, now_us: int) -> None:
         """Every follower hears from us with the next Ready, lines or not."""
-        self.round += 1
+        self._now_us = now_us
+        self.new_round()
         for progress in self._followers.values():
-            progress.is_heartbeat_due = True
+            shipment = progress.shipment
+            if shipment is not None and now_us - shipment.sent_us > self._settings.election_us_max:
+                shipment.is_due = shipment.reading is None  # A chunk or its answer was lost.
 
-    def appends(self) -> Iterable[AppendEntries]:
+    def new_round(self) -> int:
+        """Begin a round of heartbeats, unless one begins with the next Ready anyhow. Returns its number."""
+        if not self._is_round_new:
+            self._is_round_new = True
+            self.round += 1
+            for progress in self._followers.values():
+                progress.is_heartbeat_due = True
+        return self.round
+
+    def appends(self) -> Iterator[AppendEntries]:
         """The messages to send now: lines where there is room, heartbeats where due."""
         for progress in self._followers.values():
             if progress.next_index <= self._log.snapshot_index:
@@ -177,10 +290,13 @@ class Leadership:
                     self._ask_for_lines(progress)
                 else:
                     yield self._append_from_memory(progress)
+            if progress.needs_snapshot:
+                self._ship(progress)
             if progress.is_heartbeat_due:
                 progress.is_heartbeat_due = False
                 yield self._heartbeat_to(progress)
         self._batch = None
+        self._is_round_new = False
 
     def _append_from_memory(self, progress: Progress) -> AppendEntries:
         first_index = progress.next_index
@@ -254,14 +370,85 @@ class Leadership:
         terms = self._log.runs(request.first_index, last_index)
         return self._append(progress, request.first_index, lines, bytes_of(lines), terms)
 
+    # Snapshots
+
+    def _ship(self, progress: Progress) -> None:
+        """Ask the host for the next chunk. One is on its way at a time; lines for others go on."""
+        shipment = progress.shipment
+        if shipment is None:
+            if self.snapshot is None or self.snapshot.last_index <= progress.match_index:
+                return  # The host tells when there is one.
+            shipment = progress.shipment = Shipment(self.snapshot, self._now_us)
+        if not shipment.is_due:
+            return
+        shipment.is_due = False
+        shipment.sent_us = self._now_us
+        shipment.reading = ReadChunk(
+            progress.node_id,
+            self.term,
+            shipment.snapshot,
+            shipment.next_offset,
+            self._settings.chunk_bytes_max,
+        )
+        self.chunk_reads.append(shipment.reading)
+
+    def chunk_read(self, request: ReadChunk, data: bytes | None) -> InstallSnapshot | None:
+        """The host's answer to a ReadChunk. None when it is out of date, or the file is gone."""
+        progress = self._followers.get(request.target)
+        shipment = progress.shipment if progress is not None else None
+        if progress is None or shipment is None or shipment.reading is not request:
+            return None
+        shipment.reading = None
+        if not data:
+            progress.shipment = None  # A newer one was folded meanwhile, and this one went (pitfall 31).
+            return None
+        shipment.sent_us = self._now_us
+        return InstallSnapshot(
+            self._node_id,
+            request.target,
+            self.term,
+            last_index=request.snapshot.last_index,
+            last_term=request.snapshot.last_term,
+            digest=request.snapshot.digest,
+            total_bytes=request.snapshot.total_bytes,
+            offset=request.offset,
+            data=data,
+            crc=zlib.crc32(data),
+            round=self.round,
+        )
+
+    def snapshot_answered(self, answer: InstallSnapResp, now_us: int) -> bool:
+        """Take an answer of this term. True when match_index grew."""
+        progress = self._followers.get(answer.source)
+        if progress is None:
+            return False
+        progress.heard_us = now_us
+        if not answer.installed:
+            if progress.shipment is not None:
+                progress.shipment.answered(answer)
+            return False
+        if not progress.match_index < answer.last_index <= self._log.last_index:
+            return False
+        progress.matched(answer.last_index)
+        progress.probe_from(answer.last_index + 1)
+        return True
+
     # Answers
 
-    def answered(self, answer: AppendResp, now_us: int) -> bool:
+    def answered(self, answer: AppendResp, now_us: int, wall_us: int) -> bool:
         """Take an answer of this term. True when match_index grew, so more may be committed."""
         progress = self._followers.get(answer.source)
         if progress is None:
             return False
         progress.heard_us = now_us
+        if progress.round < answer.round <= self.round:
+            progress.round = answer.round
+        if answer.ok:
+            progress.refused_index = answer.refused_index
+            progress.wall_gap_us = answer.wall_us - wall_us if answer.wall_us else None
+            if answer.counts_index > progress.counts_index:
+                progress.counts_index = answer.counts_index
+                self.counts_told.append((answer.source, answer.counts_index, answer.counts))
         if not answer.ok:
             self._refused(progress, answer)
             return False

@@ -28,7 +28,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from rollmq.core.members import Configuration, Membership, is_members_line, members_in
 from rollmq.core.raft_messages import TermRun
+from rollmq.core.segment_digest import is_marker_line
 
 
 def bytes_of(lines: Iterable[bytes]) -> int:
@@ -59,6 +61,8 @@ class RaftLog:
         "held_bytes",
         "held_index",
         "last_index",
+        "membership",
+        "new_markers",
         "persisted_index",
         "snapshot_index",
         "truncate_from",
@@ -73,12 +77,18 @@ class RaftLog:
         term_runs: Sequence[TermRun] = (),
         last_index: int | None = None,
         applied_index: int | None = None,
+        membership: Membership | None = None,
         tail_bytes_max: int,
     ) -> None:
         """Describe what is on disk: entries after the snapshot up to last_index, their terms as runs.
 
         applied_index (by default the snapshot) is known to be committed: the host has applied it.
+        membership: what snapshot and entries say of it (`membership_found`).
         """
+        self.membership = membership or Membership(Configuration(frozenset()))
+        """Follows the log: a `members` entry counts when it is appended and no longer when it is cut."""
+        self.new_markers: list[int] = []
+        """Markers that a leader sent since the host looked: it checks them before they are confirmed."""
         self.snapshot_index = snapshot_index
         self.last_index = snapshot_index if last_index is None else last_index
         self.handed_index = self.persisted_index = self.last_index
@@ -211,6 +221,12 @@ class RaftLog:
         for index, term in term_runs[begin:]:
             self._add_run(max(index, first_index), term)
         self.append(lines, term=self._run_terms[-1])
+        for index, line in enumerate(lines, start=first_index):
+            if is_members_line(line):
+                # Thesis 4.1: a server uses the newest configuration in its log, committed or not.
+                self.membership.append(index, members_in(line))
+            elif is_marker_line(line):
+                self.new_markers.append(index)
         self.check()
 
     def cut(self, index: int) -> None:
@@ -232,6 +248,8 @@ class RaftLog:
         self.handed_index = min(self.handed_index, self.last_index)
         # A line that returns later with the same index and term is another line on disk: not written yet.
         self.persisted_index = min(self.persisted_index, self.last_index)
+        self.membership.cut(index)  # Pitfall 33: reverted with the entry.
+        self.new_markers = [each for each in self.new_markers if each < index]
         self.cut_from = min(index, self.cut_from or index)
         self.truncate_from = min(index, self.truncate_from or index)
         self.check()
@@ -280,6 +298,7 @@ class RaftLog:
         if first_held <= index:
             self.uncommitted_bytes -= bytes_of(self.lines(first_held, index))
         self.commit_index = index
+        self.membership.committed_to(index)
         self.check()
         return True
 
@@ -301,6 +320,20 @@ class RaftLog:
         self._run_indexes[0] = index
         self.snapshot_index = index
         self._release()
+        self.check()
+
+    def replace_by_snapshot(self, index: int, term: int, configuration: Configuration) -> None:
+        """A leader's snapshot is durable here in place of the whole log (section 7, step 7)."""
+        assert index > self.commit_index, "a snapshot that is behind is ignored (pitfall 29)"
+        self._lines = []
+        self.held_bytes = self.uncommitted_bytes = 0
+        self._run_indexes, self._run_terms = [index], [term]
+        self.snapshot_index = self.applied_index = self.commit_index = index
+        self.persisted_index = self.handed_index = self.last_index = index
+        self.held_index = index + 1
+        self.cut_from = self.truncate_from = None
+        self.new_markers = []
+        self.membership = Membership(configuration, index=index)
         self.check()
 
     def _release(self) -> None:

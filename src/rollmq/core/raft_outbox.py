@@ -31,6 +31,11 @@ class Outbox:
         return self.hard_state == self.durable
 
     @property
+    def is_writing(self) -> bool:
+        """A Write is out."""
+        return self._outstanding is not None
+
+    @property
     def is_empty(self) -> bool:
         """No message may leave now."""
         return not self._free

@@ -33,6 +33,7 @@ class RaftSettings:
     appends_inflight_bytes_max: int = limits.APPENDS_INFLIGHT_BYTES_MAX
     uncommitted_bytes_max: int = limits.UNCOMMITTED_BYTES_MAX
     tail_bytes_max: int = limits.TAIL_BYTES_MAX
+    chunk_bytes_max: int = limits.SNAPSHOT_CHUNK_BYTES_MAX
 
     def __post_init__(self) -> None:
         """A heartbeat must come within the shortest election timeout, or every follower would campaign."""
@@ -76,7 +77,8 @@ class ReadLines:
     """A follower is behind what the leader has in memory: the host reads the store, off its loop.
 
     It answers with `RaftCore.lines_read(request, lines)`: lines from first_index on, at most up to
-    last_index and bytes_max (but at least one), or none when the store no longer has the first.
+    last_index and bytes_max (but at least one), or none when the store no longer has the first. With this
+    node itself as target they are for its own machine, which is behind what is in memory.
     """
 
     target: str
@@ -84,6 +86,52 @@ class ReadLines:
     first_index: int
     last_index: int
     bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """A snapshot file: the last entry in it with its term, sha256 of the file, and its size."""
+
+    last_index: int
+    last_term: int
+    digest: str
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """A follower needs a snapshot: the host reads this piece of the file, off its loop.
+
+    It answers with `RaftCore.chunk_read(request, data)`; None when that file is no longer kept.
+    """
+
+    target: str
+    term: int
+    snapshot: SnapshotFacts
+    offset: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteChunk:
+    """A piece of a leader's snapshot for this node's disk, beside everything else. Offset 0 begins anew.
+
+    When it is written the host calls `RaftCore.chunk_written(chunk)`; durable it must be only in the end.
+    """
+
+    snapshot: SnapshotFacts
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTicket:
+    """A read index (section 8; thesis 6.4): what was asked of the leader was asked in this term and round."""
+
+    term: int
+    round: int
+    index: int
+    """What must be applied before the answer is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +146,10 @@ class Ready:
        `RaftCore.applied(index)`. A node that does not lead has no effects to release: drop them all.
     4. When the write is synced: send `write.messages_after`, call `persisted(write)`, ask for the next.
     5. If `needs_noop`: apply the whole log, then `propose_noop`; only after that, decide anything.
+    6. At any time, off the loop: `chunk_reads` (a leader's), `chunk` (a follower's). `install` goes to the
+       thread that writes, behind every Write: check the received file against its digest, install it in
+       place of log and state (store/install.py), load the state, then call `snapshot_installed`; is it
+       not what its digest says, call `install_refused`. No Write with lines comes meanwhile.
     """
 
     write: Write | None
@@ -115,3 +167,6 @@ class Ready:
     """Term, role or known leader differ from those of the last Ready."""
     needs_noop: bool
     """This node leads and has not yet proposed its first entry."""
+    chunk_reads: tuple[ReadChunk, ...] = ()
+    chunk: WriteChunk | None = None
+    install: SnapshotFacts | None = None

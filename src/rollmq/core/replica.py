@@ -46,7 +46,7 @@ class Replica:
         is_eager: bool = False,
     ) -> None:
         """With `is_eager` an assign of a job whose enqueue is committed is told before it is committed
-        itself: faster by an fsync, and a crash in between may run the job twice (SPEC, rule 3)."""
+        itself: faster by an fsync, and a crash in between may run the job twice (rule 3)."""
         self.raft = raft
         self.machine = machine
         assert segment.next_index == machine.last_index + 1
