@@ -1,0 +1,111 @@
+"""Runs one handler once, and makes an outcome of whatever it does.
+
+This is one of the two places where every exception is caught: what a user's code raises belongs into the
+job's history and must not end the worker. It knows neither connections nor threads.
+"""
+
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from rollmq import limits
+from rollmq.errors import RollmqError
+from rollmq.library.held_job import Outcome
+from rollmq.library.job import Job
+from rollmq.library.verdicts import Reject, Retry, Snooze
+
+Plain = Callable[[Job], object]
+Async = Callable[[Job], Awaitable[object]]
+
+TRACEBACK_BYTES_MAX: Final = limits.ERROR_DETAIL_BYTES_MAX * 3 // 4
+"""Of a traceback before any codec, which may make it longer; its end says the most."""
+ERROR_TYPE_CHARS_MAX: Final = 256
+
+_now_ns = time.monotonic_ns
+
+
+def run_plain(function: Plain, job: Job) -> Outcome:
+    """Call a plain handler in the thread that asks."""
+    began_ns = _now_ns()
+    try:
+        outcome = outcome_of_result(function(job))
+    except (Exception, SystemExit) as error:
+        outcome = outcome_of_error(error)
+    outcome.run_us = (_now_ns() - began_ns) // 1000
+    return outcome
+
+
+async def run_async(function: Async, job: Job) -> Outcome:
+    """Await an async handler. Only cancelling passes through."""
+    began_ns = _now_ns()
+    try:
+        outcome = outcome_of_result(await function(job))
+    except (Exception, SystemExit) as error:
+        outcome = outcome_of_error(error)
+    outcome.run_us = (_now_ns() - began_ns) // 1000
+    return outcome
+
+
+def outcome_of_result(result: object) -> Outcome:
+    """What a handler returned: bytes, or nothing."""
+    if type(result) is bytes:
+        if len(result) <= limits.PAYLOAD_BYTES_MAX:
+            return Outcome(result)
+        return rejected(
+            "ResultTooLarge",
+            f"the result has {len(result):,} bytes, at most {limits.PAYLOAD_BYTES_MAX:,} are taken. "
+            f"Store it elsewhere and return a reference to it.",
+        )
+    if result is None:
+        return Outcome()
+    if isinstance(result, bytes | bytearray | memoryview):
+        return outcome_of_result(bytes(memoryview(result)))
+    return rejected(
+        "ResultNotBytes",
+        f"the handler returned {type(result).__name__}, a result is bytes or None. "
+        f"Encode it, for example with json.dumps(result).encode().",
+    )
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    """What a handler raised."""
+    message = clean_text(str(error), limits.ERROR_TEXT_CHARS_MAX)
+    error_type = clean_text(type(error).__name__, ERROR_TYPE_CHARS_MAX)
+    if isinstance(error, Snooze):
+        return Outcome(what="snooze", after_us=error.after_us, error_type=error_type, error_message=message)
+    what = "reject" if isinstance(error, Reject) else "retry"
+    after_us = error.after_us if isinstance(error, Retry) else None
+    return Outcome(
+        _detail_of(error), what=what, after_us=after_us, error_type=error_type, error_message=message
+    )
+
+
+def rejected(error_type: str, message: str) -> Outcome:
+    """A failure that running again would not cure."""
+    return Outcome(what="reject", error_type=error_type, error_message=message)
+
+
+def failed(error_type: str, message: str, detail: bytes = b"") -> Outcome:
+    """A failed try that is not of the handler's own making."""
+    message = clean_text(message, limits.ERROR_TEXT_CHARS_MAX)
+    return Outcome(detail, what="retry", error_type=error_type, error_message=message)
+
+
+def clean_text(text: str, chars_max: int) -> str:
+    """A text that can be encoded and is not too long."""
+    return text[:chars_max].encode("utf-8", "replace").decode()
+
+
+def _detail_of(error: BaseException) -> bytes:
+    """The traceback, without the frame that called the handler."""
+    if isinstance(error, Retry | Reject) and error.__cause__ is None:
+        return b""
+    first = error.__traceback__
+    trace = first.tb_next if first is not None and first.tb_next is not None else first
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    return text.encode("utf-8", "replace")[-TRACEBACK_BYTES_MAX:]
+
+
+class HandlerProblem(RollmqError):
+    """A handler cannot be used as it was registered. The worker did not start; nothing was changed."""
