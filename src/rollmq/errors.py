@@ -265,8 +265,8 @@ class SourceUnusable(HistoryError):
     def __init__(self, *, source: str, reason: str) -> None:
         self.source = source
         super().__init__(
-            f"{source}: {reason}. Nothing was changed. Name a state directory, an archive, a folder of sealed "
-            f"segments, or host:port of a running node."
+            f"{source}: {reason}. Nothing was changed. Name a state directory, an archive, a folder of "
+            f"sealed segments, or host:port of a running node."
         )
 
 
@@ -276,9 +276,9 @@ class HistoryGap(HistoryError):
     def __init__(self, *, group_id: str, first: int, last: int) -> None:
         self.group_id, self.first, self.last = group_id, first, last
         super().__init__(
-            f"group {group_id}: entries {first} to {last} are in none of the sources, and no gap is declared. "
-            f"What comes before them is safe to use; nothing behind them was read. Name a source that has them "
-            f"(the files are equal on every node and in the archive)."
+            f"group {group_id}: entries {first} to {last} are in none of the sources, and no gap is declared."
+            f" What comes before them is safe to use; nothing behind them was read. Name a source that has "
+            f"them (the files are equal on every node and in the archive)."
         )
 
 
@@ -400,7 +400,7 @@ class KeyConflict(SubmitRefused):
 
 
 class SubmitUnknown(RollmqError):
-    """Whether the job was accepted cannot be told. It may run; it was not refused.
+    """It is unknown whether the job was accepted. It may run; it was not refused.
 
     Submit it again with the same `key` and it is accepted once; without a key, ask for `job_id` by
     `client.result` before you submit it anew.
@@ -416,7 +416,7 @@ class SubmitUnknown(RollmqError):
 
 
 class ResultTimeout(RollmqError, TimeoutError):
-    """The job had not ended in time. It goes on: ask again, or cancel it."""
+    """The job had not ended in time. Nothing was changed, it goes on: ask again, or cancel it."""
 
     def __init__(self, *, job_id: str, seconds: float) -> None:
         self.job_id = job_id
@@ -427,7 +427,7 @@ class ResultTimeout(RollmqError, TimeoutError):
 
 
 class ResultExpired(RollmqError):
-    """The job has ended, but how is no longer kept."""
+    """The job has ended, but how is no longer kept. Asking changed nothing."""
 
     def __init__(self, *, job_id: str) -> None:
         self.job_id = job_id
@@ -438,7 +438,7 @@ class ResultExpired(RollmqError):
 
 
 class JobUnknown(RollmqError):
-    """No such job is remembered: it never was, or it ended too long ago."""
+    """No such job is remembered: it never was, or it ended too long ago. Asking changed nothing."""
 
     def __init__(self, *, job_id: str) -> None:
         self.job_id = job_id

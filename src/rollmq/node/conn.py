@@ -12,7 +12,7 @@ from rollmq.errors import ProtocolError
 from rollmq.wire.codec import HEAD, LENGTH_MIN, FrameDecoder
 from rollmq.wire.error_codes import ErrorCode, violation
 from rollmq.wire.liveness import Liveness
-from rollmq.wire.message import NO_ID, Frame, MsgType
+from rollmq.wire.message import NO_ID, Frame
 from rollmq.wire.session import Session, Side
 
 if TYPE_CHECKING:

@@ -113,7 +113,11 @@ def _tell_start(log: EventLog, started: Started) -> None:
         seconds=round(started.load_us / 1e6, 3),
     )
     if recovered.torn is not None:
-        log("torn_tail_cut", copy=recovered.torn.copy_name, reason="a power cut left it; nobody was told of it")
+        log(
+            "torn_tail_cut",
+            copy=recovered.torn.copy_name,
+            reason="a power cut left it; nobody was told of it",
+        )
     if recovered.is_ballast_spent:
         log("disk_full", action="the ballast was given back; free some space, submits are refused until then")
     for note in recovered.notes:
