@@ -11,23 +11,17 @@ from pathlib import Path
 from typing import Final
 
 from rollmq.core.leader import Leader
-from rollmq.core.operate import Refusal
 from rollmq.core.raft_ready import Role, Write
 from rollmq.limits import TURN_GAP_MAX_US, UNSENT_BYTES_ALL_MAX
 from rollmq.node.conn import Conn
 from rollmq.node.door import Door
 from rollmq.node.log_reader import LogServer
 from rollmq.node.logs import EventLog
-from rollmq.node.queries import NeedsLeader, answer
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.starting import Started, mono_us, wall_us
 from rollmq.node.store_thread import StoreThread
-from rollmq.node.telling import Asker, put_error, reply
 from rollmq.node.upkeep import Upkeep
-from rollmq.wire import headers as h
-from rollmq.wire.codec import header_of
 from rollmq.wire.message import Frame
-from rollmq.wire.session_table import Role as SessionRole
 
 TICK_S: Final = 0.02
 """How often due things are looked at: delays and timeouts are this exact, and a quiet node sleeps."""
@@ -113,28 +107,6 @@ class ClusterNode:
     def read_log(self, conn: Conn, frame: Frame) -> None:
         """A ReadLog."""
         self.reader.read(conn, frame)
-
-    def query(self, conn: Conn, frame: Frame) -> None:
-        """Any query but `result`."""
-        name = header_of(frame, h.QueryHeader).name
-        is_operator = conn.session.role is SessionRole.OPERATOR
-        by = conn.by if is_operator else conn.client_id
-        asker = Asker(conn, frame.msg_id)
-        value = answer(
-            name,
-            frame.payload,
-            by=by,
-            to=asker,
-            leader=self.leader,
-            node=self.facts(),
-            is_operator=is_operator,
-        )
-        if isinstance(value, Refusal):
-            put_error(conn, frame.msg_id, value.code, value.text)
-        elif isinstance(value, NeedsLeader):
-            self.door.not_leader(conn)
-        elif value is not None:
-            reply(conn, frame.msg_id, value)
 
     def facts(self) -> NodeFacts:
         """What `status` says of this node."""

@@ -15,10 +15,13 @@ from rollmq.core.effects import Answer, AnyEffect
 from rollmq.core.events import Fence
 from rollmq.core.intake import Wish
 from rollmq.core.leader import Leader
+from rollmq.core.operate import Refusal
 from rollmq.errors import ProtocolError
 from rollmq.node import from_clients, from_workers
 from rollmq.node.conn import Conn, Pipe
-from rollmq.node.telling import Asker, Greeting, Teller, confirm
+from rollmq.node.queries import NeedsLeader, answer
+from rollmq.node.query_status import NodeFacts
+from rollmq.node.telling import Asker, Greeting, Teller, confirm, put_error, reply
 from rollmq.wire import headers as h
 from rollmq.wire.codec import encode_header, header_of
 from rollmq.wire.error_codes import ErrorCode, violation
@@ -51,7 +54,9 @@ class Host(Protocol):
     def begin_turn(self) -> None:
         """Something came: the time is read, and a turn follows soon."""
 
-    def query(self, conn: Conn, frame: Frame) -> None: ...
+    def facts(self) -> NodeFacts:
+        """What queries say of this node beside its queues."""
+
     def read_log(self, conn: Conn, frame: Frame) -> None: ...
 
 
@@ -381,7 +386,25 @@ class Door:
         if is_result and leader is not None and conn.session.role is Role.CLIENT:
             from_clients.ask_result(conn, frame, leader)
         else:
-            self.host.query(conn, frame)
+            self._other_query(conn, frame, leader)
+
+    def _other_query(self, conn: Conn, frame: Frame, leader: Leader | None) -> None:
+        is_operator = conn.session.role is Role.OPERATOR
+        value = answer(
+            header_of(frame, h.QueryHeader).name,
+            frame.payload,
+            by=conn.by if is_operator else conn.client_id,
+            to=Asker(conn, frame.msg_id),
+            leader=leader,
+            node=self.host.facts(),
+            is_operator=is_operator,
+        )
+        if isinstance(value, Refusal):
+            put_error(conn, frame.msg_id, value.code, value.text)
+        elif isinstance(value, NeedsLeader):
+            self.not_leader(conn)
+        elif value is not None:
+            reply(conn, frame.msg_id, value)
 
     def _goodbye(self, conn: Conn, leader: Leader | None) -> None:
         if conn.worker_id and leader is not None:

@@ -9,18 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from rollmq.core.leader import Leader
-from rollmq.core.operate import Refusal
 from rollmq.node.conn import Conn
 from rollmq.node.door import Door
-from rollmq.node.queries import NeedsLeader, answer
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.starting import mono_us, wall_us
-from rollmq.node.telling import put_error, reply
-from rollmq.wire import headers as h
-from rollmq.wire.codec import header_of
+from rollmq.node.telling import put_error
 from rollmq.wire.error_codes import ErrorCode
 from rollmq.wire.message import Frame
-from rollmq.wire.session_table import Role
 
 TICK_S: Final = 1.0
 """Nothing is due here but pings."""
@@ -67,26 +62,6 @@ class StaticFollower:
         text = f"a static follower keeps no log; read it from the leader at {self._leader_address}"
         put_error(conn, frame.msg_id, ErrorCode.HISTORY_GONE, text)
 
-    def query(self, conn: Conn, frame: Frame) -> None:
-        """Its own status; everything else is the leader's to answer."""
-        name = header_of(frame, h.QueryHeader).name
-        is_operator = conn.session.role is Role.OPERATOR
-        value = answer(
-            name,
-            frame.payload,
-            by=conn.by,
-            to=None,
-            leader=None,
-            node=self._facts(),
-            is_operator=is_operator,
-        )
-        if isinstance(value, Refusal):
-            put_error(conn, frame.msg_id, value.code, value.text)
-        elif isinstance(value, NeedsLeader):
-            self.door.not_leader(conn)
-        else:
-            reply(conn, frame.msg_id, value)
-
     def close(self) -> None:
         """Drop everybody."""
         if self._ticker is not None:
@@ -94,7 +69,8 @@ class StaticFollower:
         for conn in list(self.door.conns):
             self.door.drop(conn)
 
-    def _facts(self) -> NodeFacts:
+    def facts(self) -> NodeFacts:
+        """Its own status; everything else is the leader's to answer."""
         return NodeFacts(
             node_id="",
             group="",
