@@ -12,7 +12,6 @@ from rollmq.wire import job_headers as j
 from rollmq.wire.codec import encode_header, encode_payload, header_of
 from rollmq.wire.message import NO_ID, Frame, MsgType
 from rollmq.wire.readers import submit_subject
-from tests.sim.door import OutcomeQuery, OutcomeReply
 from tests.sim.node import SimNode
 from tests.sim.party import Party
 from tests.sim.swarm import MS, Swarm
@@ -27,7 +26,6 @@ ASK_AGAIN_US: Final = 8 * SECOND_US
 PATIENCE: Final = 5
 FULL: Final = frozenset({"queue_full", "keys_full", "paused"})
 """What may stay refused for good: no worker empties the queue, keys are remembered for a day."""
-FINAL_STATES: Final = frozenset({"done", "dead", "cancelled", "dropped"})
 
 
 @dataclass(slots=True)
@@ -161,9 +159,9 @@ class SimClient(Party):
 
     def _ask_for(self, job: Mine) -> None:
         msg_id = self.next_id()
-        self._asked[msg_id] = job.job_id
-        header = encode_header(h.QueryHeader(name="outcome"))
-        payload = encode_payload(OutcomeQuery(job.first_id))
+        self._asked[msg_id] = job.first_id
+        header = encode_header(h.QueryHeader(name="result"))
+        payload = encode_payload({"job_id": job.first_id})
         self.send(Frame(MsgType.QUERY, msg_id, NO_ID, "", header, payload))
 
     # -- what it is told
@@ -212,20 +210,23 @@ class SimClient(Party):
 
     def _on_result(self, frame: Frame) -> None:
         header = header_of(frame, j.ResultHeader)
-        self._ended(frame.corr_id.hex(), header.state, frame.payload)
+        if header.final:
+            self._ended(frame.corr_id.hex(), header.state, frame.payload if header.state == "done" else b"")
 
     def _on_reply(self, frame: Frame) -> None:
         asked = self._asked.pop(frame.corr_id, None)
-        reply = msgspec.json.decode(frame.payload, type=OutcomeReply)
-        if reply.state == "unknown":
+        if asked is None:
+            return  # a repeat
+        state = msgspec.json.decode(frame.payload)["state"]
+        if state == "unknown":
             raise Violation(f"P1: {self.name} asks for {asked}, which was accepted, and it is unknown")
-        if reply.state == "too_old_to_tell":
-            for job in self._known_as(reply.job_id):
+        if state == "too_old_to_tell":
+            for job in self._known_as(asked):
                 # The answer is for those who hold a receipt; to the others the job is as unknown as before.
                 if job.state == ACCEPTED:
-                    job.state, job.told = ENDED, reply.state
-        elif reply.state in FINAL_STATES:
-            self._ended(reply.job_id, reply.state, None if reply.is_expired else reply.result)
+                    job.state, job.told = ENDED, state
+        elif state == "expired":
+            self._ended(asked, "done", None)
 
     def _known_as(self, job_id: str) -> list[Mine]:
         mine = self.jobs.get(job_id)

@@ -152,6 +152,16 @@ class Link:
                 self.world.after(self.world.between((0, 50_000)), lambda end=end: _tell(end))  # type: ignore[misc]
 
 
+def frames_of(data: bytes) -> list[bytes]:
+    """Whole frames, one by one."""
+    found, at = [], 0
+    while at < len(data):
+        end = at + TYPE_AT + int.from_bytes(data[at : at + TYPE_AT], "big")
+        found.append(data[at:end])
+        at = end
+    return found
+
+
 def _tell(end: End) -> None:
     """This end learns that the connection is gone."""
     if end.is_open:

@@ -23,7 +23,7 @@ from rollmq.core.state import load_state
 from rollmq.errors import StateError, StoreFailed
 from rollmq.store.opening import Recovered, StoreOptions
 from rollmq.store.store import Store
-from tests.sim.door import Door
+from tests.sim.door import SimDoor
 from tests.sim.net import Link
 from tests.sim.oracle import Oracle, audit_node
 from tests.sim.sim_disk import PowerCut, SimDisk
@@ -32,6 +32,7 @@ from tests.sim.upkeep import Upkeep
 from tests.sim.world import SECOND_US, Violation, World
 
 WALL_US: Final = 1_763_490_000_000_000
+ADDRESS: Final = "10.0.0.1:5000"
 STALL_US: Final = (SECOND_US, 30 * SECOND_US)
 AUDIT_EVERY: Final = 40
 
@@ -49,7 +50,7 @@ class SimNode:
         self.wall_offset_us = 0
         self.replica: Replica
         self.store: Store
-        self.door: Door
+        self.door: SimDoor
         self.upkeep: Upkeep
         self.is_up = False
         self.is_drained = False
@@ -78,6 +79,10 @@ class SimNode:
     def leader(self) -> Leader | None:
         """The leader while this node is up and leads."""
         return self.replica.leader if self.is_up else None
+
+    def leader_address(self) -> str | None:
+        """Where clients and workers are to go."""
+        return ADDRESS if self.leader is not None else None
 
     def set_time(self) -> None:
         """Once before each input."""
@@ -172,7 +177,7 @@ class SimNode:
             founders=[node_id],
             jitter=self.world.random.random,
         )
-        self.door = Door(self)
+        self.door = SimDoor(self)
         self.upkeep = Upkeep(self)
 
     def _options(self) -> StoreOptions:
@@ -238,13 +243,13 @@ class SimNode:
             self._watch()
             assert not work.needs_rebuild, "a single voter cuts nothing"
             if work.raft is None and not work.effects:
-                return
+                break
             if work.raft is not None:
                 self.oracle.committed(work.raft.commit_index)
                 if work.raft.write is not None:
                     self._persist(work.raft.write)
-            for effect in work.effects:
-                self.door.tell(effect)
+            self.door.tell_all(work.effects)
+        self.door.flush()
 
     def _watch(self) -> None:
         """Show the oracle what was decided just now."""
@@ -308,12 +313,12 @@ class SimNode:
             self.world.say("node", "is killed")
             self.disk.kill()
         self.oracle.counts["power cuts" if is_power_cut else "kills"] += 1
-        for conn in list(self.door.conns):
+        for end in self.door.ends():
             if is_power_cut and self.world.happens(0.3):
-                conn.end.vanish()
+                end.vanish()
             else:
-                conn.end._link.snap()
-                conn.end.is_open = False
+                end._link.snap()
+                end.is_open = False
         self.world.after(self.world.between(self.faults.down_us), self.boot)
 
     def _half_do(self, work: Callable[[], object]) -> None:
@@ -353,6 +358,7 @@ class SimNode:
         self.is_drained = True
         self.leader.intake.is_draining = True
         self.door.say_goodbye()
+        self.wake()
         self.later(self.world.between((0, 3 * SECOND_US)), self._close)
 
     def _close(self) -> None:
@@ -365,8 +371,9 @@ class SimNode:
             self.world.say("node", f"fails to close: {error.__cause__}")
         except PowerCut as cut:
             self.world.say("node", f"stops while closing, at {cut}")
-        for conn in list(self.door.conns):
-            conn.end.close()
+        self.door.flush()
+        for end in self.door.ends():
+            end.close()
         self._end()
         self.disk.kill()
         self.world.say("node", "is closed")
@@ -398,5 +405,5 @@ class SimNode:
         """Somebody connects; False: nobody listens."""
         if not self.is_up:
             return False
-        self.door.accept(link.b)
+        self.door.dialed(link.b)
         return True
