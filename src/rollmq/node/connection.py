@@ -5,7 +5,7 @@ Who does not read is not read from either: at PAUSE_AT_BYTES of unsent bytes its
 
 import asyncio
 import socket
-from typing import Final
+from typing import Final, cast
 
 from rollmq.node.conn import Conn
 from rollmq.node.door import Door
@@ -27,10 +27,10 @@ class Connection(asyncio.Protocol):
     # -- called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=PAUSE_AT_BYTES)
-        sock = transport.get_extra_info("socket")
+        # uvloop's transports are none of asyncio's classes, so this cannot be asserted.
+        self._transport = stream = cast(asyncio.Transport, transport)
+        stream.set_write_buffer_limits(high=PAUSE_AT_BYTES)
+        sock = stream.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._conn = self._door.accept(self)
