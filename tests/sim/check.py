@@ -10,8 +10,11 @@ from typing import Final
 from rollmq.core.job import INFLIGHT
 from rollmq.core.subject import ASSIGN_PREFIX, matches
 from rollmq.errors import RollmqError
+from rollmq.library.operator import Address
+from rollmq.library.route import name_of
 from tests.sim.client import ENDED, PENDING, REFUSED, SimClient
-from tests.sim.node import SimNode
+from tests.sim.net import Link
+from tests.sim.node import ADDRESS, SimNode
 from tests.sim.oracle import Oracle, audit_node
 from tests.sim.swarm import Swarm, draw
 from tests.sim.weather import Weather
@@ -38,6 +41,20 @@ class SeedFailed(AssertionError):
     """A seed broke a promise. The message says which, how to replay it, and what happened last."""
 
 
+class OneNode:
+    """A town with a single node."""
+
+    def __init__(self, node: SimNode) -> None:
+        self.node = node
+        self.oracle = node.oracle
+        self.servers = ADDRESS
+
+    def dial(self, address: Address, link: Link) -> bool:
+        """There is only one address."""
+        assert name_of(address) == ADDRESS
+        return self.node.dial(link)
+
+
 class Run:
     """All parties of one run."""
 
@@ -46,14 +63,14 @@ class Run:
         self.world = World(seed, echo=echo)
         self.oracle = Oracle(self.world)
         self.node = SimNode(self.world, self.oracle, swarm)
+        town = OneNode(self.node)
         traffic = swarm.traffic
         sessions = [(c, s) for c in range(traffic.clients) for s in range(traffic.sessions)]
         share = -(-traffic.jobs_max // len(sessions))
         self.clients = [
-            SimClient(self.world, self.node, swarm, f"client{c}.{s}", f"client{c}", share)
-            for c, s in sessions
+            SimClient(self.world, town, swarm, f"client{c}.{s}", f"client{c}", share) for c, s in sessions
         ]
-        self.workers = [SimWorker(self.world, self.node, swarm, f"worker{n}") for n in range(traffic.workers)]
+        self.workers = [SimWorker(self.world, town, swarm, f"worker{n}") for n in range(traffic.workers)]
         self.weather = Weather(self.world, self.node, swarm)
 
     def storm(self, until_us: int | None = None) -> None:

@@ -7,13 +7,13 @@ from typing import Final
 
 import msgspec
 
+from rollmq.library.dialog import Dialog, hello_frame
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
 from rollmq.wire.codec import encode_header, encode_payload, header_of
 from rollmq.wire.message import NO_ID, Frame, MsgType
 from rollmq.wire.readers import submit_subject
-from tests.sim.node import SimNode
-from tests.sim.party import Party
+from tests.sim.party import Party, Town
 from tests.sim.swarm import MS, Swarm
 from tests.sim.world import SECOND_US, Violation, World
 
@@ -45,23 +45,44 @@ class Mine:
     """In the calm; there its caller loses patience with a bound that will not move."""
 
 
+class Speaker(Dialog):
+    """Carries what a client says."""
+
+    def __init__(self, client: "SimClient") -> None:
+        super().__init__()
+        self._client = client
+
+    def make_hello(self) -> Frame:
+        client = self._client
+        header = h.HelloClientHeader(
+            version=1, client_id=client.client_id, cap=client.cap, weight=client.weight, release="sim"
+        )
+        return hello_frame(MsgType.HELLO_CLIENT, self.next_request_id(), header)
+
+    def on_ready(self, answer: h.HelloAnswerHeader) -> None:
+        self._client.on_ready(answer)
+
+    def on_frame(self, frame: Frame) -> None:
+        self._client.on_frame(frame)
+
+
 class SimClient(Party):
     """One session's process of a client."""
 
     def __init__(
-        self, world: World, node: SimNode, swarm: Swarm, name: str, client_id: str, jobs_max: int
+        self, world: World, town: Town, swarm: Swarm, name: str, client_id: str, jobs_max: int
     ) -> None:
-        super().__init__(world, node, swarm, name)
+        super().__init__(world, town, swarm, name)
         self.client_id = client_id
         self.jobs: dict[str, Mine] = {}
         self.submits_left = jobs_max
         traffic = swarm.traffic
-        self._cap = world.random.randint(1, 4) if world.happens(traffic.capped) else 0
-        self._weight = world.random.choice((1, 1, 3))
+        self.cap = world.random.randint(1, 4) if world.happens(traffic.capped) else 0
+        self.weight = world.random.choice((1, 1, 3))
         self._log_us = 0
         self._log_read_us = 0
         self._asked: dict[bytes, str] = {}
-        world.after(world.between((0, SECOND_US)), self.dial)
+        world.after(world.between((0, SECOND_US)), lambda: self.begin(Speaker(self)))
         world.after(world.between((0, SECOND_US)), self._submit_some)
         world.after(ASK_AGAIN_US, self._ask_again)
 
@@ -71,7 +92,7 @@ class SimClient(Party):
         """A burst now, another later."""
         if self.submits_left <= 0:
             return
-        if self.session.is_ready:
+        if self.is_ready:
             count = min(self.world.random.randint(1, self.swarm.traffic.burst), self.submits_left)
             self.submits_left -= count
             for _ in range(count):
@@ -131,14 +152,25 @@ class SimClient(Party):
 
     # -- the connection
 
-    def hello(self) -> Frame:
-        header = h.HelloClientHeader(
-            version=1, client_id=self.client_id, cap=self._cap, weight=self._weight, release="sim"
-        )
-        return Frame(MsgType.HELLO_CLIENT, self.next_id(), header=encode_header(header))
+    @property
+    def is_ready(self) -> bool:
+        """Whether anything can be said."""
+        return self.is_alive and self.dialog.is_ready
 
-    def on_ready(self, answer: Frame) -> None:
-        self._log_us = header_of(answer, h.HelloAnswerHeader).log_at_us
+    def next_id(self) -> bytes:
+        """For a request that is no job."""
+        return self.dialog.next_request_id()
+
+    def send(self, frame: Frame) -> bool:
+        """Say it if it may be said now; whether it was."""
+        if not self.is_ready or not self.dialog.can_say(MsgType(frame.type)):
+            return False
+        self.dialog.say(frame)
+        self._main.write()
+        return True
+
+    def on_ready(self, answer: h.HelloAnswerHeader) -> None:
+        self._log_us = answer.log_at_us
         self._log_read_us = self.world.now_us
         self._asked.clear()
         self._ask()
@@ -149,7 +181,7 @@ class SimClient(Party):
         self.world.after(ASK_AGAIN_US, self._ask_again)
 
     def _ask(self) -> None:
-        if not self.session.is_ready:
+        if not self.is_ready:
             return
         for job in list(self.jobs.values()):
             if job.state == PENDING:
@@ -181,7 +213,7 @@ class SimClient(Party):
         if job is None:
             return  # of a cancel
         first_id = frame.msg_id.hex()
-        if first_id not in self.node.oracle.ledger.jobs:
+        if first_id not in self.oracle.ledger.jobs:
             raise Violation(f"P1: {self.name} is told of {first_id}, which is not in the log")
         if job.state in (PENDING, UNKNOWN, REFUSED):
             job.state, job.first_id = ACCEPTED, first_id
@@ -193,7 +225,7 @@ class SimClient(Party):
         job = self.jobs.get(frame.corr_id.hex())
         if job is None or job.state != PENDING:
             return
-        self.node.oracle.counts[f"refused {header.code}"] += 1
+        self.oracle.counts[f"refused {header.code}"] += 1
         if header.code in ("too_old_to_tell", "id_in_future") and job.sent_count == 1:
             del self.jobs[job.job_id]
             job.job_id, job.sent_count = self._new_id(), 0
@@ -234,7 +266,7 @@ class SimClient(Party):
         return found + [job for job in self.jobs.values() if job.first_id == job_id and job is not mine]
 
     def _ended(self, job_id: str, state: str, result: bytes | None) -> None:
-        self.node.oracle.final_received(job_id, state, result)
+        self.oracle.final_received(job_id, state, result)
         for job in self._known_as(job_id):
             # Sent once more after its key had aged, a repeat is a job of its own, with an end of its own.
             is_same = job.first_id == job_id

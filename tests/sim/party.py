@@ -1,131 +1,285 @@
-"""What clients and workers have in common: a connection that they make again, pings, frames.
+"""What clients and workers have in common: the library's dialog, and a connection that is made again.
 
-It speaks only through the wire's codec and session table, as any library will.
+It does in virtual time what the library's link does on an event loop: write what stands in `out`, then see
+what follows; tick when it is time; go where the route says. Every message is the library's own.
 """
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from rollmq.errors import ProtocolError
-from rollmq.limits import FRAME_BYTES_MAX, HANDSHAKE_US_MAX, IDLE_US_MAX, PING_EVERY_US
-from rollmq.wire.codec import FrameDecoder
-from rollmq.wire.message import Frame, MsgType
-from rollmq.wire.session import Session, Side
-from tests.sim.net import Link
-from tests.sim.node import SimNode
-from tests.sim.swarm import Swarm
-from tests.sim.world import SECOND_US, Violation, World
+from rollmq.library.dialog import NEVER_US, Dialog, Watch
+from rollmq.library.operator import Address, parse_servers
+from rollmq.library.route import Route, Step, name_of
+from tests.sim.net import Link, frames_of
+from tests.sim.oracle import Oracle
+from tests.sim.swarm import NetFaults, Swarm
+from tests.sim.tap import WorkerTap
+from tests.sim.world import SECOND_US, Timer, Violation, World
 
-REDIAL_US: Final = (20_000, 2 * SECOND_US)
+WATCH_PAUSE_US = (SECOND_US, 2 * SECOND_US)
+
+
+class Town(Protocol):
+    """Where the nodes live."""
+
+    oracle: Oracle
+
+    @property
+    def servers(self) -> str:
+        """What a client is given: host:port,host:port."""
+
+    def dial(self, address: Address, link: Link) -> bool:
+        """Connect to this address; False: nobody listens."""
+
+
+class Tie:
+    """One dialog and the connection that it has now."""
+
+    def __init__(
+        self,
+        world: World,
+        town: Town,
+        net: NetFaults,
+        dialog: Dialog,
+        *,
+        turned: Callable[[], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self.dialog = dialog
+        self.address: Address = ("", 0)
+        self.link: Link | None = None
+        self.drops = frozenset[int]()
+        """Types of messages that are never written: a fault of this process."""
+        self.tap: WorkerTap | None = None
+        self._world = world
+        self._town = town
+        self._net = net
+        self._turned = turned
+        self._ended = ended
+        self._timer: Timer | None = None
+        if net.is_orderly:
+            dialog._on_violation = self._on_violation  # type: ignore[method-assign]
+
+    def _on_violation(self, error: ProtocolError) -> None:
+        raise Violation(f"{self.address} says what it may not: {error}") from error
+
+    def connect(self, address: Address) -> None:
+        """Connect, or hear at once that nobody listens."""
+        assert self.link is None
+        self.address = address
+        link = Link(self._world, self._net)
+        if not self._town.dial(address, link):
+            self._ended()
+            return
+        self.link = link
+        link.a.on_data = lambda data: self._on_data(link, data)
+        link.a.on_closed = lambda: self._on_closed(link)
+        if self.tap is not None:
+            self.tap.opened()
+        self.dialog.opened(self._world.now_us, name_of(address))
+        self.turn()
+
+    def turn(self) -> None:
+        """The dialog was called: write, let its owner look, write what that brought, see if it is over."""
+        self.write()
+        self._turned()
+        self.write()
+        if self.link is None:
+            return
+        if self.dialog.is_over:
+            self.hang_up()
+        else:
+            self._set_timer()
+
+    def hang_up(self) -> None:
+        """Close behind what was said."""
+        link = self.link
+        if link is not None:
+            link.a.close()
+            self._on_closed(link)
+
+    def forget(self) -> Link | None:
+        """This process is gone: the connection as it was left."""
+        link, self.link = self.link, None
+        if self._timer is not None:
+            self._timer.cancel()
+        return link
+
+    def write(self) -> None:
+        """Send what the dialog has said."""
+        out, link = self.dialog.out, self.link
+        if not out or link is None:
+            return
+        said: Sequence[bytes] = frames_of(b"".join(out))
+        out.clear()
+        if self.drops and not self._world.is_calm:
+            said = [frame for frame in said if frame[4] not in self.drops]
+        if self.tap is not None:
+            self.tap.said(b"".join(said))
+        for piece in [b"".join(said)] if self._net.is_orderly else said:
+            link.a.send(piece)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        next_us = self.dialog.next_us
+        if next_us < NEVER_US:
+            self._timer = self._world.after(next_us - self._world.now_us, self._ring)
+
+    def _ring(self) -> None:
+        self.dialog.tick(self._world.now_us)
+        self.turn()
+
+    def _on_data(self, link: Link, data: bytes) -> None:
+        if self.link is link:
+            if self.tap is not None and self._net.is_orderly:
+                self.tap.heard(data)
+            self.dialog.feed(data, self._world.now_us)
+            self.turn()
+
+    def _on_closed(self, link: Link) -> None:
+        if self.link is link:
+            self.forget()
+            self.dialog.lost(self._world.now_us)
+            self._ended()
 
 
 class Party:
-    """A process that talks to the node."""
+    """A process that talks to whichever node leads."""
 
-    def __init__(self, world: World, node: SimNode, swarm: Swarm, name: str) -> None:
+    dialog: Dialog
+
+    def __init__(self, world: World, town: Town, swarm: Swarm, name: str) -> None:
         self.world = world
-        self.node = node
+        self.town = town
         self.swarm = swarm
         self.name = name
-        self.is_alive = True
-        self.link: Link | None = None
-        self.session = Session(Side.LIBRARY)
-        self.heard_us = 0
-        self._decoder = FrameDecoder(FRAME_BYTES_MAX)
-        self._number = 0
+        self.is_alive = False
+        self.oracle = town.oracle
+        self._main: Tie
+        self._watch: Tie
+        self._route: Route
+        self._was_ready = False
+        self._followed_term = 0
 
     # -- what each of them is
 
-    def hello(self) -> Frame:
-        """How it introduces itself."""
-        raise NotImplementedError
+    def turned(self) -> None:
+        """The dialog was called, and what it had to say is written: take what it wants done."""
 
-    def on_ready(self, answer: Frame) -> None:
-        """The hello was answered."""
+    # -- this process
 
-    def on_frame(self, frame: Frame) -> None:
-        """Something came."""
+    def begin(self, dialog: Dialog) -> None:
+        """The process starts, and looks for a node."""
+        self.is_alive = True
+        self.dialog = dialog
+        self._route = Route(self.town.servers, self.world.random.random)
+        net = self.swarm.net
+        self._main = Tie(self.world, self.town, net, dialog, turned=self._main_turned, ended=self._main_ended)
+        self._watch = Tie(
+            self.world, self.town, net, Watch(dialog), turned=self._look_out, ended=self._watch_ended
+        )
+        self._was_ready = False
+        self._followed_term = 0
+        self._go(self._route.first())
 
-    def on_lost(self) -> None:
-        """The connection is gone; another one will be made."""
-
-    # -- the connection
-
-    def next_id(self) -> bytes:
-        """For a request that is no job."""
-        self._number += 1
-        return self._number.to_bytes(16, "big")
-
-    def dial(self) -> None:
-        """Connect, or try again later."""
-        if not self.is_alive or self.link is not None:
-            return
-        link = Link(self.world, self.swarm.net)
-        if not self.node.dial(link):
-            self._redial()
-            return
-        self.link = link
-        self.session = Session(Side.LIBRARY)
-        self._decoder = FrameDecoder(FRAME_BYTES_MAX)
-        self.heard_us = self.world.now_us
-        link.a.on_data = lambda data: self._on_data(link, data)
-        link.a.on_closed = lambda: self._lost(link)
-        self.send(self.hello())
-        self.world.after(PING_EVERY_US, lambda: self._ping(link))
-
-    def send(self, frame: Frame) -> bool:
-        """Say it if it may be said now; whether it was."""
-        if self.link is None or not self.session.may_send(MsgType(frame.type)):
-            return False
-        self.link.a.send(self.session.send(frame))
-        return True
+    def turn(self) -> None:
+        """Something was done to the dialog by its user."""
+        if self.is_alive:
+            self._main.turn()
 
     def hang_up(self) -> None:
         """Give the connection up and make another."""
-        if self.link is not None:
-            self.link.a.close()
-            self._lost(self.link)
+        if self.is_alive:
+            self._main.hang_up()
 
-    def _redial(self) -> None:
-        delay_us = self.world.between(REDIAL_US)
-        self.world.after(delay_us, self.dial)
+    def vanish(self, *, is_silent: bool) -> None:
+        """The process is gone; the other end is told so, or not."""
+        self.is_alive = False
+        for tie in (self._main, self._watch):
+            link = tie.forget()
+            if link is not None and is_silent:
+                link.a.vanish()
+            elif link is not None:
+                link.snap()
+                link.a.is_open = False
 
-    def _lost(self, link: Link) -> None:
-        if self.link is link:
-            self.link = None
-            self.session.close()
-            if self.is_alive:
-                self.on_lost()
-                self._redial()
+    def leave(self) -> None:
+        """The process ends politely."""
+        self.is_alive = False
+        for tie in (self._main, self._watch):
+            link = tie.forget()
+            if link is not None:
+                link.a.close()
 
-    def _ping(self, link: Link) -> None:
-        if self.link is not link or not self.is_alive:
+    # -- where to
+
+    def _go(self, step: Step) -> None:
+        main = self._main
+        # Something always takes its time, or two nodes that send it back and forth would stop the world.
+        self.world.after(step.pause_us + 1 + self.world.between((0, 2_000)), lambda: self._dial(main, step))
+
+    def _dial(self, tie: Tie, step: Step) -> None:
+        if self.is_alive and tie is self._main and tie.link is None:
+            tie.connect(step.address)
+
+    def _main_turned(self) -> None:
+        if self.dialog.is_ready and not self._was_ready:
+            self._was_ready = True
+            self._route.succeeded()
+            self._watch_elsewhere()
+        self.turned()
+
+    def _main_ended(self) -> None:
+        self._was_ready = False
+        if not self.is_alive:
             return
-        silent_us = self.world.now_us - self.heard_us
-        if silent_us >= (IDLE_US_MAX if self.session.is_ready else HANDSHAKE_US_MAX):
-            self.hang_up()
+        dialog, address = self.dialog, self._main.address
+        if dialog.fatal is not None:
+            raise Violation(f"{self.name} is told to give up: {dialog.fatal}")
+        self.turned()
+        if not self.is_alive or self._follow_announcement():
             return
-        self.send(Frame(MsgType.PING, self.next_id()))
-        self.world.after(PING_EVERY_US, lambda: self._ping(link))
+        hint = dialog.redirect
+        route = self._route
+        self._go(route.redirected(address, hint) if hint else route.failed(address, dialog.trouble))
 
-    def _on_data(self, link: Link, data: bytes) -> None:
-        if self.link is not link or not self.is_alive:
+    # -- the second connection, which hears of new leaders
+
+    def _watch_elsewhere(self) -> None:
+        if not self.is_alive or self._watch.link is not None or self.dialog.make_watch_hello() is None:
             return
-        self.heard_us = self.world.now_us
-        for item in self._decoder.feed(data):
-            if self.link is not link:
-                return
-            if isinstance(item, ProtocolError):
-                raise Violation(f"{self.name} cannot read what the node says: {item}")
-            was_ready = self.session.is_ready
-            try:
-                self.session.receive(item)
-            except ProtocolError as error:
-                if self.swarm.net.is_orderly:
-                    raise Violation(f"the node says to {self.name} what it may not: {error}") from error
-                continue
-            if not was_ready and self.session.is_ready:
-                self.on_ready(item)
-            else:
-                self.on_frame(item)
-        if self.session.is_closed and self.link is link:
-            self.hang_up()
+        other = self._route.other_than(self._main.address)
+        if other is not None:
+            self._watch.connect(other)
+
+    def _watch_ended(self) -> None:
+        if self.is_alive:
+            self.world.after(self.world.between(WATCH_PAUSE_US), self._watch_elsewhere)
+
+    def _look_out(self) -> None:
+        self._follow_announcement()
+
+    def _follow_announcement(self) -> bool:
+        """Go to the leader that was announced, if it is news. Whether we went."""
+        watch, dialog, main = self._watch.dialog, self.dialog, self._main
+        assert isinstance(watch, Watch)
+        if watch.leader is None or watch.leader_term <= self._followed_term:
+            return False
+        is_news = watch.leader_term > dialog.redirect_term
+        is_help = watch.leader_term == dialog.redirect_term and main.link is None
+        if not (is_news or is_help):
+            return False
+        self._followed_term = watch.leader_term
+        target = parse_servers(watch.leader)[0]
+        if main.link is not None and main.address == target:
+            return False
+        link = main.forget()
+        if link is not None:
+            link.a.close()
+            dialog.lost(self.world.now_us)
+        self._was_ready = False
+        self.turned()
+        self._go(Step(target, 0))
+        return True

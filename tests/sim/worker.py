@@ -1,65 +1,48 @@
-"""Workers: they hold, start, run, fail, hang and die, and repeat an outcome until it is confirmed.
+"""Workers: processes that host the library's WorkerCore, and whose handlers run, fail, hang and die.
 
 What a handler does follows from the first word of its payload, so that a job can be a poison for whoever
-runs it. A worker's process may die and come back as another instance under the same id.
+runs it. A worker's process may die and come back as another instance under the same id. What the core says
+and is told passes a tap that counts for itself, so that a wrong book of the core is seen.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rollmq.core.events import Fence
-from rollmq.wire import headers as h
-from rollmq.wire import job_headers as j
-from rollmq.wire.codec import encode_header, encode_payload, header_of
-from rollmq.wire.message import NO_ID, Frame, MsgType
-from tests.sim.node import SimNode
-from tests.sim.party import Party
+from rollmq.library.held_job import RUNNING, HeldJob, Outcome
+from rollmq.library.worker_core import WorkerCore, WorkerProfile
+from rollmq.wire.headers import Fence
+from rollmq.wire.message import MsgType
+from tests.sim.party import Party, Town
 from tests.sim.swarm import MS, Swarm
+from tests.sim.tap import WorkerTap
 from tests.sim.world import SECOND_US, Timer, Violation, World
 
-NEVER_US: Final = 1 << 60
-ACK_AGAIN_US: Final = 10 * SECOND_US
+ACKS_AGAIN_US: Final = 10 * SECOND_US
 
 
-@dataclass(slots=True)
-class HeldJob:
-    """A job in a worker's hands."""
+@dataclass(slots=True, eq=False)
+class Run:
+    """A handler that runs."""
 
-    job_id: str
-    fence: Fence
-    payload: bytes
-    timeout_us: int
-    tries: int
-    started_us: int | None = None
+    held: HeldJob
+    kind: str
     timer: Timer | None = None
     is_hanging: bool = False
-    is_void: bool = False
-    """It was to stop, and runs on."""
-    outcome: tuple[j.AckJobHeader, bytes] | None = None
-    """Its ack's header, but for its number and credit, and payload."""
-
-    @property
-    def is_running(self) -> bool:
-        return self.started_us is not None and self.outcome is None
+    is_told_to_stop: bool = False
 
 
 class SimWorker(Party):
     """One worker: the same id for ever, one instance after the other."""
 
-    def __init__(self, world: World, node: SimNode, swarm: Swarm, name: str) -> None:
-        super().__init__(world, node, swarm, name)
+    core: WorkerCore
+
+    def __init__(self, world: World, town: Town, swarm: Swarm, name: str) -> None:
+        super().__init__(world, town, swarm, name)
         self.hands = world.random.choice((1, 2, 4))
-        self.capacity = self.hands * world.random.choice((1, 2, 4))
+        self.capacity = world.random.choice((None, self.hands, 2 * self.hands, 4 * self.hands))
         self.patterns = self._draw_patterns()
-        self.instance = ""
-        self.jobs: dict[tuple[str, Fence], HeldJob] = {}
-        self.is_draining = False
-        self._seen_seq = 0
-        self._ack_seq = 0
-        self._sent: dict[int, tuple[str, Fence]] = {}
-        """By number on this connection: acks that are not confirmed."""
+        self.runs: dict[Fence, Run] = {}
         self._be_born()
         for every_us, fate in (
             (swarm.workers.die_every_us, self._die_by_chance),
@@ -67,7 +50,8 @@ class SimWorker(Party):
         ):
             if every_us:
                 world.after(world.rarely(every_us), fate)
-        world.after(ACK_AGAIN_US, self._ack_again)
+        if not swarm.net.is_orderly:
+            world.after(ACKS_AGAIN_US, self._ack_again)
 
     def _draw_patterns(self) -> list[str]:
         execs, random = self.swarm.traffic.execs, self.world.random
@@ -82,30 +66,40 @@ class SimWorker(Party):
     # -- life and death
 
     def _be_born(self) -> None:
-        self.is_alive, self.is_draining = True, False
-        self.instance = f"{self.world.random.getrandbits(64):016x}"
-        self.jobs.clear()
-        self.world.after(self.world.between((0, SECOND_US)), self.dial)
+        profile = WorkerProfile(
+            worker_id=self.name,
+            instance=f"{self.world.random.getrandbits(64):016x}",
+            patterns=tuple(self.patterns),
+            hands=self.hands,
+            credit=self.capacity,
+            host="sim",
+        )
+        self.core = WorkerCore(profile, takes=self._takes)
+        self.runs.clear()
+        self.begin(self.core)
+        self._main.tap = self.tap = WorkerTap(self.name)
+        if self.swarm.workers.drop_started:
+            self._main.drops = self._main.drops | {int(MsgType.STARTED)}
+
+    def _takes(self, _exec: str) -> bool:
+        return self.world.is_calm or not self.world.happens(self.swarm.workers.hand_back)
 
     def die(self, why: str) -> None:
         """The process is gone, with all that it held."""
         if not self.is_alive:
             return
         self.world.say(self.name, f"dies: {why}")
-        self.node.oracle.counts["dead workers"] += 1
-        self.is_alive = False
-        link, self.link = self.link, None
-        self.session.close()
-        for job in self.jobs.values():
-            _stop_timer(job)
-        self.jobs.clear()
-        if link is not None:
-            if self.world.happens(self.swarm.workers.silent) and not self.world.is_calm:
-                link.a.vanish()
-            else:
-                link.snap()
-                link.a.is_open = False
+        self.oracle.counts["dead workers"] += 1
+        self._stop_all()
+        is_silent = self.world.happens(self.swarm.workers.silent) and not self.world.is_calm
+        self.vanish(is_silent=is_silent)
         self.world.after(self.world.between((10 * MS, 20 * SECOND_US)), self._be_born)
+
+    def _stop_all(self) -> None:
+        for run in self.runs.values():
+            if run.timer is not None:
+                run.timer.cancel()
+        self.runs.clear()
 
     def _die_by_chance(self) -> None:
         if not self.world.is_calm:
@@ -119,256 +113,130 @@ class SimWorker(Party):
 
     def drain(self) -> None:
         """A polite end: hand back what has not started, finish what runs, go when all is confirmed."""
-        if not self.session.is_ready or self.is_draining:
-            return
-        self.world.say(self.name, "drains")
-        self.is_draining = True
-        self.send(Frame(MsgType.GOODBYE))
-        for job in list(self.jobs.values()):
-            if job.started_us is None:
-                self._hand_back(job, "drained")
-        self._leave_if_done()
+        if self.is_alive and not self.core.is_draining:
+            self.world.say(self.name, "drains")
+            self.core.drain()
+            self.turn()
 
-    def _leave_if_done(self) -> None:
-        if self.is_draining and not self.jobs:
-            self.world.say(self.name, "leaves")
-            self.is_alive = False
-            link, self.link = self.link, None
-            self.session.close()
-            if link is not None:
-                link.a.close()
-            self.world.after(self.world.between((10 * MS, 20 * SECOND_US)), self._be_born)
+    def _leave(self) -> None:
+        self.world.say(self.name, "leaves")
+        self._stop_all()
+        self.leave()
+        self.world.after(self.world.between((10 * MS, 20 * SECOND_US)), self._be_born)
 
     def calm_down(self) -> None:
         """The storm is over. A handler that hangs does so until it is stopped for its timeout."""
-        for job in list(self.jobs.values()):
-            if job.is_hanging and job.is_void:
-                job.timer = self.world.after(SECOND_US, partial(self._return, job))
-
-    # -- the connection
-
-    def hello(self) -> Frame:
-        # What was handed back need not be listed: the job then goes back to the queue at once.
-        for key, job in list(self.jobs.items()):
-            if job.outcome is not None and job.outcome[0].what == "hand_back":
-                del self.jobs[key]
-        header = h.HelloWorkerHeader(
-            version=1,
-            worker_id=self.name,
-            instance=self.instance,
-            patterns=self.patterns,
-            hands=self.hands,
-            credit=self._credit(),
-            host="sim",
-        )
-        held = [
-            h.Held(
-                job.job_id,
-                job.fence,
-                job.started_us is not None,
-                self.world.now_us - (job.started_us or self.world.now_us),
-                max(job.timeout_us - self.world.now_us + job.started_us, 0)
-                if job.started_us is not None
-                else 0,
-            )
-            for job in self.jobs.values()
-            if job.outcome is None
-        ]
-        outcomes = [
-            h.HeldOutcome(job.job_id, job.fence) for job in self.jobs.values() if job.outcome is not None
-        ]
-        payload = encode_payload(h.HeldList(held, outcomes))
-        return Frame(MsgType.HELLO_WORKER, self.next_id(), header=encode_header(header), payload=payload)
-
-    def on_ready(self, answer: Frame) -> None:
-        del answer
-        self._seen_seq = self._ack_seq = 0
-        self._sent.clear()
-        for job in list(self.jobs.values()):
-            if job.outcome is not None:
-                self._send_ack(job)
-        if self.is_draining:
-            self.is_draining = False
-            self.drain()
-        else:
-            self._start_more()
+        for run in list(self.runs.values()):
+            if run.is_hanging and run.is_told_to_stop:
+                run.timer = self.world.after(SECOND_US, partial(self._end, run, Outcome()))
 
     def _ack_again(self) -> None:
-        """Acks are repeated until they are confirmed."""
-        if self.session.is_ready:
-            for job in list(self.jobs.values()):
-                if job.outcome is not None:
-                    self._send_ack(job)
-        self.world.after(ACK_AGAIN_US, self._ack_again)
+        """Where frames vanish from connections that live on, outcomes are told until they are confirmed."""
+        if self.is_alive:
+            self.core.say_outcomes_again()
+            self.turn()
+        self.world.after(ACKS_AGAIN_US, self._ack_again)
 
-    def _credit(self) -> int:
-        if self.is_draining:
-            return 0
-        return max(self.capacity - sum(job.outcome is None for job in self.jobs.values()), 0)
+    # -- what the core wants done
 
-    def _give_credit(self) -> None:
-        header = j.CreditHeader(self._seen_seq, self._credit())
-        self.send(Frame(MsgType.CREDIT, header=encode_header(header)))
+    def turned(self) -> None:
+        for held in self.core.take_starts():
+            self._start(held)
+        for held in self.core.take_stops():
+            run = self.runs.get(held.fence)
+            if run is not None:
+                self._told_to_stop(run)
+        if self.core.is_drained and self.is_alive:
+            self._leave()
 
-    # -- jobs come
-
-    def on_frame(self, frame: Frame) -> None:
-        take: dict[int, Callable[[Frame], None]] = {
-            MsgType.ASSIGN_JOB: self._on_assign,
-            MsgType.ACK_DONE: self._on_ack_done,
-            MsgType.CANCEL: self._on_cancel,
-        }
-        if frame.type in take:
-            take[frame.type](frame)
-
-    def _on_assign(self, frame: Frame) -> None:
-        header = header_of(frame, j.AssignJobHeader)
-        key = (frame.msg_id.hex(), header.fence)
-        self._seen_seq = max(self._seen_seq, header.seq)
-        if key in self.jobs or key in self.node.oracle.runs:
-            if self.swarm.net.is_orderly:
-                raise Violation(f"P3: {self.name} gets attempt {header.fence} of {key[0]} twice")
-            return
-        if self.swarm.net.is_orderly and self._credit() <= 0 and not self.is_draining:
-            raise Violation(f"P4: {self.name} gets {key[0]}, and it has no room")
-        job = HeldJob(key[0], header.fence, frame.payload, header.timeout_us, header.tries)
-        self.jobs[key] = job
-        if self.is_draining:
-            self._hand_back(job, "drained")
-        elif self.world.happens(self.swarm.workers.hand_back) and not self.world.is_calm:
-            self._hand_back(job, "refused")
-        else:
-            self._start_more()
-
-    def _hand_back(self, job: HeldJob, reason: str) -> None:
-        job.outcome = (j.AckJobHeader(job.fence, 0, ok=False, what="hand_back", reason=reason), b"")
-        self._send_ack(job)
-
-    def _start_more(self) -> None:
-        running = sum(job.is_running for job in self.jobs.values())
-        for job in list(self.jobs.values()):
-            if running >= self.hands or not self.is_alive:
-                return
-            if job.started_us is None and job.outcome is None and self.session.is_ready:
-                self._start(job)
-                running += 1
-
-    def _start(self, job: HeldJob) -> None:
+    def _start(self, held: HeldJob) -> None:
         """The handler runs."""
         world, faults = self.world, self.swarm.workers
-        job.started_us = world.now_us
-        if world.is_calm or not world.happens(faults.drop_started):
-            header = j.StartedHeader([j.StartedJob(job.job_id, job.fence)])
-            self.send(Frame(MsgType.STARTED, header=encode_header(header)))
-        self.node.oracle.run_began(job.job_id, job.fence)
-        kind = job.payload.split(b" ")[0].decode()
+        self.oracle.run_began(held.job_id.hex(), held.fence)
+        if len(self.runs) >= self.hands:
+            raise Violation(f"{self.name} runs more than its {self.hands} hands can")
+        if held.fence not in self.tap.started and not faults.drop_started:
+            raise Violation(f"P3: {self.name} begins {held.fence} and has not said so")
+        run = self.runs[held.fence] = Run(held, held.payload.split(b" ")[0].decode())
         run_us = world.between(faults.run_us)
-        if kind == "slow":
+        if run.kind == "slow":
             run_us += world.between((SECOND_US, 20 * SECOND_US))
-        if kind == "poison":
-            job.timer = world.after(run_us, lambda: self.die(f"of {job.job_id}"))
+        if run.kind == "poison":
+            run.timer = world.after(run_us, lambda: self.die(f"of {held.job_id.hex()}"))
         elif not world.is_calm and world.happens(faults.hang):
-            job.is_hanging = True
+            run.is_hanging = True
         else:
-            if kind == "patient":
-                world.after(run_us // 2, lambda: self._extend(job))
-            job.timer = world.after(run_us, lambda: self._return(job))
+            if run.kind == "patient":
+                world.after(run_us // 2, lambda: self._extend(run))
+            run.timer = world.after(run_us, lambda: self._return(run))
 
-    def _extend(self, job: HeldJob) -> None:
-        if job.is_running and self.jobs.get((job.job_id, job.fence)) is job:
-            header = j.ResultHeader(final=False, state="running", fence=job.fence, extend_us=5 * SECOND_US)
-            self.send(Frame(MsgType.RESULT, corr_id=bytes.fromhex(job.job_id), header=encode_header(header)))
-            job.timeout_us += 5 * SECOND_US
+    def _look_at_complaints(self) -> None:
+        complaints, self.core.complaints = self.core.complaints, []
+        for complaint in complaints:
+            if self.swarm.net.is_orderly and not complaint.startswith("there is no handler"):
+                raise Violation(f"the node did not like what {self.name} said: {complaint}")
 
-    def _return(self, job: HeldJob) -> None:
-        """The handler returned or raised."""
-        if self.jobs.get((job.job_id, job.fence)) is not job or job.outcome is not None:
+    def _is_running(self, run: Run) -> bool:
+        return self.is_alive and self.runs.get(run.held.fence) is run
+
+    def _told_to_stop(self, run: Run) -> None:
+        run.is_told_to_stop = True
+        ignores = self.world.happens(self.swarm.workers.ignores_stop)
+        if ignores and not (run.is_hanging and self.world.is_calm):
+            return  # a thread cannot be stopped: its answer comes late, or never
+        if run.timer is not None:
+            run.timer.cancel()
+        run.timer = self.world.after(1, partial(self._end, run, Outcome(what="retry", error_type="Stopped")))
+
+    def _extend(self, run: Run) -> None:
+        if self._is_running(run):
+            self.core.progress(run.held, b"half")
+            self.core.extend(run.held, 5 * SECOND_US)
+            self.turn()
+
+    def _return(self, run: Run) -> None:
+        """The handler returned or raised; that may take its time to get through."""
+        if not self._is_running(run):
             return
-        assert job.started_us is not None
-        job.outcome = self._outcome_of(job, self.world.now_us - job.started_us)
-        header, payload = job.outcome
-        self.node.oracle.run_ended(job.job_id, job.fence, payload if header.ok else b"")
-        if self.world.happens(self.swarm.workers.late_ack) and not self.world.is_calm:
-            self.world.after(self.world.between((SECOND_US, 30 * SECOND_US)), lambda: self._send_ack(job))
+        outcome = self._outcome_of(run)
+        faults = self.swarm.workers
+        if self.world.happens(faults.late_ack) and not self.world.is_calm:
+            late_us = self.world.between((SECOND_US, 30 * SECOND_US))
+            run.timer = self.world.after(late_us, partial(self._end, run, outcome))
         else:
-            self._send_ack(job)
-        self._start_more()
+            self._end(run, outcome)
 
-    def _outcome_of(self, job: HeldJob, run_us: int) -> tuple[j.AckJobHeader, bytes]:
-        random, calm = self.world.random, self.world.is_calm
-        kind = job.payload.split(b" ")[0].decode()
-        is_bad = kind == "failing" or (kind == "flaky" and random.random() < 0.5)
-        if is_bad:
-            after_us = random.choice((None, 0, 3 * SECOND_US))
-            bad = j.AckJobHeader(
-                job.fence, 0, ok=False, what="retry", after_us=after_us, run_us=run_us, error_type="Bad"
-            )
-            return bad, b"detail"
-        if kind == "rejecting":
-            return j.AckJobHeader(job.fence, 0, ok=False, what="reject", run_us=run_us, error_type="No"), b""
-        if kind == "snoozing" and not calm and random.random() < 0.7:
-            pause_us = self.world.between((0, 5 * SECOND_US))
-            return j.AckJobHeader(
-                job.fence, 0, ok=False, what="snooze", after_us=pause_us, run_us=run_us
-            ), b""
-        result = f"{job.job_id[-8:]} {job.fence} {self.name} {self.instance}".encode()
-        return j.AckJobHeader(job.fence, 0, run_us=run_us), result
-
-    # -- answers
-
-    def _send_ack(self, job: HeldJob) -> None:
-        if job.outcome is None or self.jobs.get((job.job_id, job.fence)) is not job:
+    def _end(self, run: Run, outcome: Outcome) -> None:
+        if not self._is_running(run):
             return
-        header, payload = job.outcome
-        self._ack_seq += 1
-        numbered = j.AckJobHeader(
-            **{
-                **{name: getattr(header, name) for name in header.__struct_fields__},
-                "seq": self._ack_seq,
-                "credit": (self._seen_seq, self._credit()),
-            }
-        )
-        corr_id = bytes.fromhex(job.job_id)
-        frame = Frame(MsgType.ACK_JOB, NO_ID, corr_id, header=encode_header(numbered), payload=payload)
-        if self.send(frame):
-            self._sent[self._ack_seq] = (job.job_id, job.fence)
-        else:
-            self._ack_seq -= 1
+        del self.runs[run.held.fence]
+        if run.held.state == RUNNING:
+            result = b"" if outcome.what else outcome.payload
+            self.oracle.run_ended(run.held.job_id.hex(), run.held.fence, result)
+        self.core.finished(run.held, outcome)
+        self.core.settle()
+        self.turn()
+        self._look_at_complaints()
         if self.world.happens(self.swarm.workers.repeat_ack) and not self.world.is_calm:
-            self.world.after(self.world.between((0, 5 * SECOND_US)), lambda: self._send_ack(job))
+            self.world.after(self.world.between((0, 5 * SECOND_US)), self._say_again)
 
-    def _on_ack_done(self, frame: Frame) -> None:
-        header = header_of(frame, j.AckDoneHeader)
-        for seq in [seq for seq in self._sent if seq <= header.seq]:
-            self.jobs.pop(self._sent.pop(seq), None)
-        self._give_credit()
-        self._leave_if_done()
+    def _say_again(self) -> None:
+        if self.is_alive:
+            self.core.say_outcomes_again()
+            self.turn()
 
-    def _on_cancel(self, frame: Frame) -> None:
-        header = header_of(frame, j.CancelHeader)
-        assert header.fence is not None
-        key = (frame.corr_id.hex(), header.fence)
-        job = self.jobs.get(key)
-        if header.what == "take_back":
-            if job is None:
-                job = self.jobs[key] = HeldJob(*key, b"", 0, 0)
-                self._hand_back(job, "taken back")
-            elif job.outcome is None and job.started_us is None:
-                self._hand_back(job, "taken back")
-            return
-        if job is None or job.outcome is not None:
-            return
-        if job.started_us is not None and not (job.is_hanging and self.world.is_calm):
-            job.is_void = self.world.happens(self.swarm.workers.ignores_stop)
-            if job.is_void:
-                return  # a thread cannot be stopped: its answer comes late, or never
-        _stop_timer(job)
-        del self.jobs[key]
-        self._start_more()
-        self._give_credit()
-        self._leave_if_done()
-
-
-def _stop_timer(job: HeldJob) -> None:
-    if job.timer is not None:
-        job.timer.cancel()
+    def _outcome_of(self, run: Run) -> Outcome:
+        random, calm = self.world.random, self.world.is_calm
+        run_us = self.world.now_us - run.held.started_us
+        kind = run.kind
+        if kind == "failing" or (kind == "flaky" and random.random() < 0.5):
+            after_us = random.choice((None, 0, 3 * SECOND_US))
+            return Outcome(b"detail", run_us, "retry", after_us, error_type="Bad")
+        if kind == "rejecting":
+            return Outcome(b"", run_us, "reject", error_type="No")
+        if kind == "snoozing" and not calm and random.random() < 0.7:
+            return Outcome(b"", run_us, "snooze", self.world.between((0, 5 * SECOND_US)))
+        instance = self.core.profile.instance
+        return Outcome(
+            f"{run.held.job_id.hex()[-8:]} {run.held.fence} {self.name} {instance}".encode(), run_us
+        )
