@@ -9,6 +9,8 @@
 
 Commands run in an empty folder with two state directories that hold the story of docs_examples: `state`,
 and `damaged`, in which one byte of the log is another. `cat FILE` and `head -1 FILE` show files of them.
+Operators' commands ask the node of docs_node, whose story begins anew with each page; jobs have names there,
+and `$cat` in a command stands for the id of the job named cat.
 """
 
 import contextlib
@@ -31,9 +33,10 @@ from rollmq.store.opening import StoreOptions
 from rollmq.store.snapshot import write_state
 from rollmq.store.store import Store
 from tests.docs_examples import EXAMPLES, GROUP, NODES
+from tests.docs_node import ENV, Scene, scene
 
 RUN = re.compile(r"(<!-- run: (?P<command>[^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200", **ENV}
 
 
 def make_directory(path: Path) -> None:
@@ -61,15 +64,21 @@ def with_outputs(page: str) -> str:
     """The page with what its commands print today."""
     if not RUN.search(page):
         return page
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), scene() as played:
         make_directory(Path("state"))
         shutil.copytree("state", "damaged")
         damage_directory(Path("damaged"))
-        return RUN.sub(lambda found: found[1] + _block(found["command"]) + found[3], page)
+        return RUN.sub(lambda found: found[1] + _block(found["command"], played) + found[3], page)
 
 
-def _block(command: str) -> str:
-    return f"```console\n$ {command}\n{_output(shlex.split(command)).rstrip()}\n```\n"
+def _block(command: str, played: Scene) -> str:
+    shown = re.sub(r"\$(\w+)", lambda name: played.names.draw(name[1], played.now_us), command)
+    return f"```console\n$ {shown}\n{_trimmed(_output(shlex.split(shown)))}\n```\n"
+
+
+def _trimmed(output: str) -> str:
+    """Without the blanks that fill a table's last column."""
+    return "\n".join(line.rstrip() for line in output.rstrip().splitlines())
 
 
 def _output(words: list[str]) -> str:

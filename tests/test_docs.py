@@ -20,6 +20,10 @@ from tests.house_rules import python_files
 
 DOCS = docs_tables.DOCS
 LITERAL_LINE = re.compile(r'^```json\n(\{"crc":"[0-9a-f]{8}","type":.*\})\n```$', re.MULTILINE)
+ALIASES = {"leader": "serve"}
+"""Commands that are another by a second name."""
+SHARED = {"--server", "--timeout", "--json"}
+"""Options of every command that asks a node: documented once, in the section of that name."""
 CITATION = re.compile(r"\b([Rr]ule|[Pp]itfall)s? (\d+)(?: and (\d+))?")
 RENEW = "run: .venv/bin/python -m tests.docs_tables --rewrite"
 
@@ -33,7 +37,8 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Co
     """Every command that can be run, with the words that run it."""
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            yield from _commands(inner, f"{path} {name}")
+            if name not in ALIASES:
+                yield from _commands(inner, f"{path} {name}")
     else:
         yield path, command
 
@@ -110,9 +115,22 @@ def test_every_command_and_each_of_its_options_is_documented() -> None:
     for path, command in _commands(rollmq_command, "rollmq"):
         section = _section_of(page, path)
         options = [max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)]
+        shared = SHARED if "--server" in options else set()
         missing += [path] * (not section)
-        missing += [f"{path} {option}" for option in options if not _is_documented(option, section)]
+        missing += [
+            f"{path} {option}"
+            for option in options
+            if option not in shared and not _is_documented(option, section)
+        ]
+    asking = _section_of(page, "Asking a node")
     assert missing == []
+    assert [option for option in SHARED if not _is_documented(option, asking)] == []
+
+
+def test_an_alias_is_the_very_command_that_it_stands_for() -> None:
+    for alias, name in ALIASES.items():
+        assert rollmq_command.commands[alias] is rollmq_command.commands[name]
+        assert _is_documented(f"rollmq {alias}", (DOCS / "operations.md").read_text())
 
 
 def _section_of(page: str, command: str) -> str:

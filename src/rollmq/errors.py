@@ -223,6 +223,8 @@ class AnswerUnknown(OperatorError):
 
     def __init__(self, *, name: str, server: str, reason: str, is_command: bool) -> None:
         self.name = name
+        self.server = server
+        self.reason = reason
         self.is_command = is_command
         what = (
             "Whether it was carried out is unknown; repeating it is safe."

@@ -1,26 +1,78 @@
 """The `rollmq` command: a group of command families, one file each.
 
-Exit codes: 0 done, 1 it went wrong, 2 it was called wrongly. An error is one line that says what to do;
-a traceback is never shown for what a user can meet. No command's work is done here.
+Exit codes are `ExitCode`. An error is one line that says what to do; a traceback is never shown for what a
+user can meet. No command's work is done here.
 """
 
+import errno
+from enum import IntEnum
 from typing import Any
 
 import click
 
 from rollmq import __version__
+from rollmq.cli.control import cancel, drain, pause, resume, seal
+from rollmq.cli.dlq import dlq
+from rollmq.cli.jobs import explain, jobs
 from rollmq.cli.log import log
-from rollmq.errors import RollmqError
+from rollmq.cli.parties import clients, settings, workers
+from rollmq.cli.serve import serve
+from rollmq.cli.status import status
+from rollmq.errors import (
+    AnswerUnknown,
+    NoLeader,
+    RequestUnknown,
+    RollmqError,
+    ServerUnreachable,
+    SubmitUnknown,
+)
+
+
+class ExitCode(IntEnum):
+    """What every command's exit code means."""
+
+    DONE = 0
+    FAILED = 1
+    """Refused, failed, or what was looked for is not there. The message says whether anything changed."""
+    USAGE = 2
+    """Called wrongly; nothing was done."""
+    NO_LEADER = 3
+    """No node that leads could be reached. Nothing was changed; it may be tried again."""
+    UNKNOWN = 4
+    """A command was sent and not answered: it may have been carried out. Repeating it is safe."""
+
+
+class Failed(click.ClickException):
+    """An error of ours as click prints it, with the exit code that belongs to it."""
+
+    def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(text)
+        self.exit_code: int = code  # type: ignore[misc]
+
+
+def code_of(error: RollmqError) -> ExitCode:
+    """The exit code for an error."""
+    if isinstance(error, ServerUnreachable | NoLeader):
+        return ExitCode.NO_LEADER
+    is_unknown = isinstance(error, SubmitUnknown | RequestUnknown)
+    if is_unknown or (isinstance(error, AnswerUnknown) and error.is_command):
+        return ExitCode.UNKNOWN
+    return ExitCode.FAILED
 
 
 class Commands(click.Group):
-    """A group in which every error of ours becomes a line and an exit code."""
+    """A group in which every error of ours, and of the system, becomes a line and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except RollmqError as error:
-            raise click.ClickException(str(error)) from error
+            raise Failed(str(error), code_of(error)) from error
+        except OSError as error:
+            if error.errno in (errno.EPIPE, None):
+                raise  # EPIPE: whoever read our output has enough, and click ends quietly
+            place = f"{error.filename}: " if error.filename else ""
+            raise Failed(f"{place}{error.strerror}") from error
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,4 +81,18 @@ def main() -> None:
     """A replicated job queue: one log is its state, its replication and its history."""
 
 
+main.add_command(serve)
+main.add_command(serve, name="leader")
+main.add_command(status)
+main.add_command(explain)
+main.add_command(jobs)
+main.add_command(dlq)
+main.add_command(pause)
+main.add_command(resume)
+main.add_command(cancel)
+main.add_command(drain)
+main.add_command(workers)
+main.add_command(clients)
+main.add_command(settings)
+main.add_command(seal)
 main.add_command(log)

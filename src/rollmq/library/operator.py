@@ -98,6 +98,11 @@ class OperatorConnection:
         """Who answers now; empty while nobody does."""
         return server_text(self._link.server) if self._link is not None else ""
 
+    @property
+    def servers_count(self) -> int:
+        """How many servers were named."""
+        return len(self._servers)
+
     def close(self) -> None:
         """Give the connection up. The next question makes a new one."""
         if self._link is not None:

@@ -166,7 +166,7 @@ def dead_letters(leader: Leader, arguments: q.DlqArguments) -> q.JobsPage:
 
 def _page_of_jobs(walked: Walked[Job], now_us: int) -> q.JobsPage:
     rows = [job_row(job, now_us) for job in walked.found]
-    return q.JobsPage(jobs=rows, after=walked.after, may_miss=walked.may_miss)
+    return q.JobsPage(jobs=rows, after=walked.after, may_miss=walked.may_miss, at_us=now_us)
 
 
 def state_of(job: Job, now_us: int) -> str:

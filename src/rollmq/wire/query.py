@@ -293,6 +293,8 @@ class JobsPage(Page, frozen=True, kw_only=True):
 
     jobs: list[JobRow]
     """The rows."""
+    at_us: int = 0
+    """Log time of the answer."""
 
 
 class ClientRow(Reply, frozen=True):

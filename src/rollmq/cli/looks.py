@@ -1,0 +1,127 @@
+"""How things look on a terminal: tables, numbers, ages. Everything plain where it is no terminal.
+
+Whatever users named themselves (execs, clients, errors) goes through `text`, so that it can neither move the
+cursor nor be taken for markup. It asks nobody anything.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from rollmq.cli.describe import one_line
+
+PIPE_COLUMNS: Final = 200
+"""Width of tables that go into a file or pipe: nothing is cut that a person would want to grep."""
+NONE: Final = "–"
+US: Final = 1_000_000
+SPANS: Final = ((86_400 * US, "d"), (3_600 * US, "h"), (60 * US, "min"), (US, "s"))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """For people: colours only on terminals."""
+    out = Console(stderr=stderr, highlight=False)
+    return out if out.is_terminal else Console(stderr=stderr, highlight=False, width=PIPE_COLUMNS)
+
+
+def table(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
+    """A table. A column `>name` holds numbers, `…name` may be cut on a narrow terminal."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    for column in columns:
+        name = column.lstrip(">…")
+        is_number, may_be_cut = column.startswith(">"), column.startswith("…")
+        made.add_column(
+            name,
+            justify="right" if is_number else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if may_be_cut else len(name),
+            ratio=1 if may_be_cut else None,
+        )
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def text(value: object, style: str = "") -> Text:
+    """What a user wrote, on one line and without effects."""
+    return Text(one_line(str(value)), style=style)
+
+
+def number(value: int | None) -> str:
+    """With separators; unknown is a dash."""
+    return NONE if value is None else f"{value:,}"
+
+
+def zero_is_good(value: int | None) -> Text:
+    """A number that should be 0."""
+    return Text(number(value), style="red" if value else "")
+
+
+def size(count: int | None) -> str:
+    """Bytes, as people say them."""
+    if count is None:
+        return NONE
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 1000 or unit == "TB":
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError("the loop ends at TB")
+
+
+def span(us: int) -> str:
+    """A span of time, in the largest unit of which it has two."""
+    for unit_us, unit in SPANS:
+        if us >= 2 * unit_us or (us >= unit_us and unit == "s"):
+            return f"{us // unit_us} {unit}"
+    return f"{max(us, 0) // 1000} ms"
+
+
+def ago(then_us: int, now_us: int) -> str:
+    """How long since a point of log time; a dash when either is not known."""
+    return span(now_us - then_us) if then_us and now_us else NONE
+
+
+def say_json(value: object) -> None:
+    """One object, laid out."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def say_json_lines(rows: Iterable[object]) -> None:
+    """One object per line."""
+    for row in rows:
+        click.echo(json.dumps(row, ensure_ascii=False))
+
+
+def note(message: str) -> None:
+    """Something beside the answer: on stderr, so that it is in no file."""
+    click.echo(message, err=True)
+
+
+def warn(message: str) -> None:
+    """Something that somebody should look at: on stderr."""
+    console(stderr=True).print(Text.assemble(("warning ", "yellow"), text(message)), soft_wrap=True)
+
+
+@contextmanager
+def progress(label: str, *, total: int | None, is_shown: bool = True) -> Iterator[Any]:
+    """A bar on stderr, if that is a terminal; nothing anywhere else. Yields `advance(count)`."""
+    out = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=out, transient=True, disable=not (is_shown and out.is_terminal)) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count=1: bar.advance(task, count)
+
+
+def is_person_there() -> bool:
+    """Whether a question could be answered."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
