@@ -6,7 +6,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 STAMP := .venv/.setup-done
 
-.PHONY: help setup demo test check fix storm plant bench fuzz
+.PHONY: help setup demo test check fix storm plant bench compiled fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,12 @@ plant: setup ## apply known bugs one by one: each must turn its test red
 
 bench: setup ## figures, each beside the machine's own limits
 	$(PY) -m bench
+
+compiled: ## build the compiled wheel (docs/decisions/0011-compiled-core.md) and run the suites against it
+	rm -rf build/compiled && $(PYTHON) -m venv build/compiled
+	ROLLMQ_COMPILE=1 build/compiled/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	build/compiled/bin/python -c "import rollmq.core.machine as m; assert not m.__file__.endswith('.py')"
+	build/compiled/bin/python -m pytest -n 2 -q -m "not pure" tests
 
 fuzz: setup ## coverage-guided fuzzing of the codec and the log reader (SECONDS=n per target)
 	$(PY) -m tests.fuzz $(SECONDS)

@@ -163,6 +163,17 @@ def test_every_rule_and_pitfall_that_the_code_cites_can_be_looked_up() -> None:
     assert unknown == []
 
 
+def test_every_page_that_the_code_cites_is_there() -> None:
+    paths = [*python_files("src", "tests", "bench"), DOCS.parent / "hatch_build.py", DOCS.parent / "Makefile"]
+    missing = [
+        f"{path.name}: {page}"
+        for path in paths
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text())
+        if not (DOCS.parent / page).exists()
+    ]
+    assert missing == []
+
+
 def test_every_effect_has_a_row_that_says_what_covers_its_loss() -> None:
     page = (DOCS / "architecture.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]{20,} \|$", page, re.MULTILINE)

@@ -51,7 +51,12 @@ def test_a_refusal_of_ours_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_decoder_that_depends_on_the_chunks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Forgetful(FrameDecoder):
+    class Forgetful:
+        def __init__(self, frame_bytes_max: int) -> None:
+            self.frame_bytes_max = frame_bytes_max
+            self.held_bytes = 0
+            self.broken = False
+
         def feed(self, data: bytes) -> list[Received]:
             return FrameDecoder(self.frame_bytes_max).feed(data)
 

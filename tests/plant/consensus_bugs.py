@@ -50,7 +50,7 @@ CONSENSUS: Final = (
     ),
     Bug(
         "a same-term step-down forgets its vote",
-        CORE + "raft.py",
+        CORE + "raft_candidacy.py",
         "        was_leader = self._leadership is not None\n",
         "        self._outbox.hard_state = HardState(self.term, voted_for)\n"
         "        was_leader = self._leadership is not None\n",
@@ -65,14 +65,14 @@ CONSENSUS: Final = (
     ),
     Bug(
         "votes are counted across terms",
-        CORE + "raft.py",
+        CORE + "raft_candidacy.py",
         "if ballot is None or answer.asked_term != ballot.asked_term or answer.pre != ballot.is_pre:",
         "if ballot is None:",
         (RAFT + "test_elections.py::test_a_vote_for_an_earlier_term_does_not_count_in_this_one",),
     ),
     Bug(
         "two votes in one term",
-        CORE + "raft.py",
+        CORE + "raft_candidacy.py",
         "is_free = self.voted_for in (None, request.source)",
         "is_free = True",
         (
@@ -83,7 +83,7 @@ CONSENSUS: Final = (
     Bug(
         "a leader that nobody answers stays leader",
         CORE + "raft.py",
-        "if self._leadership is not None and not self._leadership.hears_majority(now_us):",
+        "if leadership is not None and not leadership.hears_majority(now_us):",
         "if False:",
         (
             RAFT

@@ -100,16 +100,20 @@ class Story:
 
     def _lead(self, *, term: int) -> Leader:
         leader = Leader(self.machine, term=term, jitter=self.random.random, now_us=self.now_us)
+        if self.on_choice is not None:
+            self._watch(leader, self.on_choice)
+        return leader
+
+    def _watch(self, leader: Leader, on_choice: Callable[["Story", Choice], None]) -> None:
         choose = leader.desk.scheduler.next
 
         def watched() -> Choice | None:
             choice = choose()
-            if choice is not None and self.on_choice is not None:
-                self.on_choice(self, choice)
+            if choice is not None:
+                on_choice(self, choice)
             return choice
 
         leader.desk.scheduler.next = watched  # type: ignore[method-assign]
-        return leader
 
     # -- the host
 

@@ -1,6 +1,7 @@
 """What holds in every life of a queue, whatever clients, workers and operators do."""
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,6 +147,7 @@ def _is_owed(story: Story, job_id: str, chosen: Job) -> bool:
     return job.lane in client.parked and job.client_id != chosen.client_id
 
 
+@pytest.mark.pure
 @settings(max_examples=200)
 @given(SEEDS, STEPS)
 def test_every_choice_is_the_one_that_the_rules_make(seed: int, steps: int) -> None:

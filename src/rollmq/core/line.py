@@ -43,6 +43,8 @@ def open_line(line: bytes) -> bytes:
     """Check a line's frame and crc; return its JSON object without the crc. Raises LineDamaged."""
     if line[-1:] != b"\n":
         raise LineDamaged("the line has no newline")
+    if len(line) <= BODY_AT:
+        raise LineDamaged("the line is too short for a crc")
     rest = line[BODY_AT:-1]
     if line[:BODY_AT] != b'{"crc":"%08x",' % zlib.crc32(rest):
         raise LineDamaged("the crc does not match the line")

@@ -6,6 +6,7 @@ JSON line on stdout is its answer; a failure is one line on stderr and exit code
 """
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.nice:
         os.nice(chosen.nice)
+    gc.disable()  # it makes no cycles and ends after one fold; collecting among a million jobs costs a third
     try:
         result = _fold(chosen.directory, base_index=chosen.base, parent=chosen.parent)
     except (RollmqError, OSError) as error:
