@@ -1,4 +1,4 @@
-"""The plants fit the source as it is: `make plant` takes minutes, and one that moved on would be found there late."""
+"""The plants fit the source as it is: one that moved on would be found by `make plant` alone, minutes later."""
 
 import re
 
