@@ -1,4 +1,4 @@
-"""The plants fit the source as it is: one that moved on would be found by `make plant` alone, minutes later."""
+"""The plants fit the source as it is; `make plant` alone would say so late, after minutes."""
 
 import re
 
