@@ -41,6 +41,7 @@ class SimNode:
     """One machine, and the node process on it while it runs."""
 
     def __init__(self, world: World, oracle: Oracle, swarm: Swarm) -> None:
+        self.name = "node"
         self.world = world
         self.oracle = oracle
         self.swarm = swarm
@@ -103,11 +104,11 @@ class SimNode:
         try:
             call()
         except PowerCut as cut:
-            self.world.say("node", f"stops at {cut}")
+            self.world.say(self.name, f"stops at {cut}")
             self._busy = None
             self.crash(is_power_cut=self.world.happens(self.faults.power_cut))
         except StoreFailed as error:
-            self.world.say("node", f"stops: {error.path}: {error.__cause__}")
+            self.world.say(self.name, f"stops: {error.path}: {error.__cause__}")
             self.oracle.counts["failed writes"] += 1
             self._busy = None
             self.crash(is_power_cut=False)
@@ -122,12 +123,12 @@ class SimNode:
         try:
             self._open()
         except PowerCut as cut:
-            self.world.say("node", f"the power goes during recovery, at {cut}")
+            self.world.say(self.name, f"the power goes during recovery, at {cut}")
             self._lose_power()
             self.world.after(self.world.between(self.faults.down_us), self.boot)
             return
         except StoreFailed as error:
-            self.world.say("node", f"cannot start: {error.path}: {error.__cause__}")
+            self.world.say(self.name, f"cannot start: {error.path}: {error.__cause__}")
             self.disk.kill()
             self.world.after(SECOND_US, self.boot)
             return
@@ -151,7 +152,7 @@ class SimNode:
         machine, lines, runs = self._load(recovered)
         if recovered.torn is not None:
             self.oracle.counts["torn writes"] += 1
-        self.world.say("node", f"is up: {machine.last_index} entries, {recovered.state_index} in a snapshot")
+        self.world.say(self.name, f"is up: {machine.last_index} entries, {recovered.state_index} in a snapshot")
         self.oracle.recovered(machine, lines, first_index=recovered.state_index + 1)
         self._mono_base_us = self.world.now_us - self.world.random.randrange(SECOND_US)
         raft = RaftCore(
@@ -310,7 +311,7 @@ class SimNode:
         if is_power_cut:
             self._lose_power()
         else:
-            self.world.say("node", "is killed")
+            self.world.say(self.name, "is killed")
             self.disk.kill()
         self.oracle.counts["power cuts" if is_power_cut else "kills"] += 1
         for end in self.door.ends():
@@ -327,13 +328,13 @@ class SimNode:
         try:
             work()
         except PowerCut as cut:
-            self.world.say("node", f"was in the middle of: {cut}")
+            self.world.say(self.name, f"was in the middle of: {cut}")
         except StoreFailed as error:
-            self.world.say("node", f"had just failed: {error.__cause__}")
+            self.world.say(self.name, f"had just failed: {error.__cause__}")
         self.disk.stop_at = None
 
     def _lose_power(self) -> None:
-        self.world.say("node", "loses power")
+        self.world.say(self.name, "loses power")
         self.disk.crash(self.disk_random)
 
     def _end(self) -> None:
@@ -354,7 +355,7 @@ class SimNode:
         """A polite restart: nothing new is accepted, what runs may finish, the store is closed."""
         if self.leader is None or self.is_drained:
             return
-        self.world.say("node", "drains")
+        self.world.say(self.name, "drains")
         self.is_drained = True
         self.leader.intake.is_draining = True
         self.door.say_goodbye()
@@ -368,15 +369,15 @@ class SimNode:
         try:
             self.store.close()
         except StoreFailed as error:
-            self.world.say("node", f"fails to close: {error.__cause__}")
+            self.world.say(self.name, f"fails to close: {error.__cause__}")
         except PowerCut as cut:
-            self.world.say("node", f"stops while closing, at {cut}")
+            self.world.say(self.name, f"stops while closing, at {cut}")
         self.door.flush()
         for end in self.door.ends():
             end.close()
         self._end()
         self.disk.kill()
-        self.world.say("node", "is closed")
+        self.world.say(self.name, "is closed")
         self.oracle.counts["drains"] += 1
         self.world.after(self.world.between(self.faults.down_us), self.boot)
 

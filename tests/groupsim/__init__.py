@@ -1,0 +1,1 @@
+"""Whole groups from one seed: nodes, disks, the network between them, clients and workers."""

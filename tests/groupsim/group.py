@@ -1,0 +1,69 @@
+"""A group: its nodes, the network between them, and the way in for clients and workers."""
+
+import hashlib
+from functools import partial
+
+from rollmq.core.members import Configuration
+from rollmq.core.raft_messages import PeerMessage
+from tests.groupsim.node import GroupNode
+from tests.groupsim.oracle import GroupOracle
+from tests.groupsim.peer_net import PeerNet
+from tests.groupsim.swarm import GroupSwarm
+from tests.sim.net import Link
+from tests.sim.world import World
+
+KNOWS_THE_WAY = 0.6
+"""How often who connects has heard where the leader is."""
+
+
+class Group:
+    """All nodes. To clients and workers it is what a single node is to them elsewhere."""
+
+    def __init__(self, world: World, swarm: GroupSwarm) -> None:
+        self.world = world
+        self.swarm = swarm
+        ids = [f"{world.random.getrandbits(128):032x}" for _ in range(swarm.size)]
+        self.founders = frozenset(ids)
+        self.uuid = hashlib.sha256("".join(sorted(ids)).encode()).hexdigest()[:32]
+        self.oracle = GroupOracle(world, Configuration(self.founders))
+        self.peers = PeerNet(world, swarm.peers, self._deliver)
+        self.nodes = [GroupNode(self, f"n{number}", node_id) for number, node_id in enumerate(ids, start=1)]
+        self.by_id = {node.node_id: node for node in self.nodes}
+        self.client_cut: set[str] = set()
+        """Nodes that clients and workers do not reach."""
+        self.is_settled = False
+
+    @property
+    def leader_node(self) -> GroupNode | None:
+        """Whoever leads in the newest term, as far as it knows itself."""
+        leading = [node for node in self.nodes if node.leader is not None and not node.is_paused]
+        return max(leading, key=lambda node: node.replica.raft.term, default=None)
+
+    def _deliver(self, message: PeerMessage) -> None:
+        self.by_id[message.target].receive(message)
+
+    def was_reset(self, node: GroupNode) -> None:
+        """A process ended. Its peers' connections to it break; of a machine without power most hear late."""
+        for other in self.nodes:
+            if other is not node and (node.node_id, other.node_id) not in self.peers.cut:
+                delay_us = self.world.between(self.swarm.peers.latency_us)
+                if self.world.happens(self.swarm.reset_told):
+                    self.world.after(delay_us, partial(other.peer_was_reset, node.node_id))
+
+    # -- the way in
+
+    def dial(self, link: Link) -> bool:
+        """Somebody connects to one of the nodes; False: nobody listens there."""
+        node = self.world.random.choice(self.nodes)
+        if self.world.happens(KNOWS_THE_WAY) and node.is_up:
+            node = self.by_id.get(node.replica.raft.leader_id or "", node)
+        if node.name in self.client_cut:
+            return False
+        return node.dial(link)
+
+    def cut_clients(self, node: GroupNode) -> None:
+        """Clients and workers no longer reach this node, and nobody tells either side."""
+        self.client_cut.add(node.name)
+        if node.is_up:
+            for end in node.door.ends():
+                end._link.is_broken = True

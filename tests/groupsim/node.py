@@ -1,0 +1,418 @@
+"""One node of a simulated group: the host of a replica that has peers, run as a node will run it.
+
+It does what `Ready` says, over the real store on a disk that forgets. It decides nothing; what one voter
+needs of a host is inherited from the simulator of one node.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from rollmq.core.leader import Leader
+from rollmq.core.line import decode_line
+from rollmq.core.machine import Machine
+from rollmq.core.members import membership_found
+from rollmq.core.raft import RaftCore
+from rollmq.core.raft_log import RaftLog, bytes_of
+from rollmq.core.raft_messages import PeerMessage
+from rollmq.core.raft_ready import ReadLines, Ready, Role, Write
+from rollmq.core.replica import Replica
+from rollmq.core.state import load_state
+from rollmq.errors import EntriesGone
+from rollmq.store.layout import snapshots as snapshots_on
+from rollmq.store.opening import Recovered
+from rollmq.store.snapshot import read_state_lines
+from rollmq.store.store import Store
+from tests.groupsim.oracle import GroupOracle, Witness
+from tests.groupsim.upkeep import GroupUpkeep
+from tests.sim.door import SimDoor
+from tests.sim.net import Link
+from tests.sim.node import SimNode
+from tests.sim.world import SECOND_US
+
+if TYPE_CHECKING:
+    from tests.groupsim.group import Group
+
+LOAD_US: Final = (100, 200_000)
+MS: Final = 1_000
+
+
+class GroupNode(SimNode):
+    """One machine of a group, and the node process on it while it runs."""
+
+    oracle: Witness
+
+    def __init__(self, group: "Group", name: str, node_id: str) -> None:
+        super().__init__(group.world, Witness(group.oracle), group.swarm)
+        self.group = group
+        self.name = name
+        self.node_id = node_id
+        self.disk_random = Random(f"disk/{group.world.seed}/{name}")
+        self.drift = 1.0
+        """How fast its monotonic clock goes."""
+        self.is_paused = False
+        self._held: list[Callable[[], None]] = []
+        """What comes in while the process is stopped."""
+        self._seen_index = 0
+        self._sealed_index = 0
+        self._raft_timer_us: int | None = None
+        self._is_rebuild_due = False
+        self._was_leader = False
+
+    @property
+    def boot_number(self) -> int:
+        """Which of its lives this is."""
+        return self._boot_number
+
+    @property
+    def mono_us(self) -> int:
+        return int((self.world.now_us - self._mono_base_us) * self.drift)
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"10.0.0.{self.name[1:]}:5000"
+
+    def leader_address(self) -> str | None:
+        leader_id = self.replica.raft.leader_id if self.is_up else None
+        return self.group.by_id[leader_id].address if leader_id is not None else None
+
+    @property
+    def law(self) -> GroupOracle:
+        """The group's judge."""
+        return self.group.oracle
+
+    def has_on_disk(self, index: int, term: int | None) -> bool:
+        """Whether it has confirmed to have this entry on disk."""
+        on_disk = self.oracle.on_disk
+        return index <= len(on_disk) and on_disk[index - 1] == term
+
+    # -- pauses
+
+    def later(self, delay_us: int, call: Callable[[], None]) -> None:
+        number = self._boot_number
+
+        def do() -> None:
+            if self.is_up and number == self._boot_number:
+                self.input(call)
+
+        self.world.after(delay_us, do)
+
+    def input(self, call: Callable[[], None]) -> None:
+        """Something happens in this process, or will once it goes on."""
+        if self.is_paused:
+            self._held.append(call)
+        elif self.is_up:
+            self._guard(call)
+
+    def pause(self, for_us: int) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        if not self.is_up or self.is_paused:
+            return
+        self.world.say(self.name, f"stands still for {for_us / 1e6:.2f} s")
+        self.oracle.counts["pauses"] += 1
+        self.is_paused = True
+        number = self._boot_number
+
+        def go_on() -> None:
+            if self.is_paused and number == self._boot_number:
+                self.go_on()
+
+        self.world.after(for_us, go_on)
+
+    def go_on(self) -> None:
+        """All that came meanwhile is found at once."""
+        self.is_paused = False
+        held, self._held = self._held, []
+        for call in held:
+            self.input(call)
+
+    # -- starting
+
+    def _open(self) -> None:
+        self.store, recovered = Store.open(
+            self.disk, fresh_node_id=self.node_id, holder="sim", options=self._options()
+        )
+        assert self.store.identity.node_id == self.node_id
+        if not self.store.identity.group:
+            self.store.set_group(self.group.uuid)
+        if recovered.torn is not None:
+            self.oracle.counts["torn writes"] += 1
+        self._mono_base_us = self.world.now_us - self.world.random.randrange(SECOND_US)
+        self.replica = self._make_replica(recovered)
+        self._seen_index = self.replica.raft.log.snapshot_index
+        self._sealed_index = 0
+        self._raft_timer_us = None
+        self._is_rebuild_due = self._was_leader = False
+        self._held.clear()
+        self.is_paused = False
+        self.oracle.counts["recoveries"] += 1
+        self.door = SimDoor(self)
+        self.upkeep = GroupUpkeep(self)
+
+    def _make_replica(self, recovered: Recovered) -> Replica:
+        """What is sealed is committed, so the state is as of there; of the rest nobody knows yet."""
+        machine = load_state(recovered.state_lines()) if recovered.state is not None else Machine()
+        entries = list(recovered.entries())
+        first_index = machine.last_index + 1
+        membership = membership_found(
+            self.group.founders, snapshot=machine.members, events=(entry.event for entry in entries)
+        )
+        runs = []
+        for before, entry in zip([None, *entries], entries, strict=False):
+            if before is None or entry.event.term != before.event.term:
+                runs.append((entry.event.index, entry.event.term))
+        terms = self.law.terms[: machine.last_index] + [entry.event.term for entry in entries]
+        self.oracle.found(self.name, terms, self.store.hard_state)
+        snapshot_term = machine.last_term
+        for entry in entries:
+            if entry.event.index <= self._sealed_to():
+                machine.apply(entry.event)
+        log = RaftLog(
+            snapshot_index=first_index - 1,
+            snapshot_term=snapshot_term,
+            term_runs=[run for run in runs if run[1] != snapshot_term],
+            last_index=recovered.last_index,
+            applied_index=machine.last_index,
+            membership=membership,
+            tail_bytes_max=self.swarm.raft.tail_bytes_max,
+        )
+        self._preload(log, [entry.line for entry in entries[machine.last_index + 1 - first_index :]])
+        self.world.say(self.name, f"is up: {log.last_index} entries, {machine.last_index} of them committed")
+        raft = RaftCore(
+            node_id=self.node_id,
+            voters=self.group.founders,
+            hard_state=self.store.hard_state,
+            log=log,
+            settings=self.swarm.raft,
+            chance=self.world.random.random,
+            now_us=self.mono_us,
+        )
+        return Replica(
+            raft,
+            machine,
+            self.store.segment_digest(machine.last_index + 1),
+            group=self.group.uuid,
+            founders=sorted(self.group.founders),
+            jitter=self.world.random.random,
+        )
+
+    def _sealed_to(self) -> int:
+        sealed = self.store._wal.sealed
+        return (sealed[-1].last_index or 0) if sealed else 0
+
+    @staticmethod
+    def _preload(log: RaftLog, lines: list[bytes]) -> None:
+        """A replica applies from memory."""
+        log._lines = lines
+        log.held_index = log.last_index + 1 - len(lines)
+        log.held_bytes = log.uncommitted_bytes = bytes_of(lines)
+        log.check()
+
+    # -- running
+
+    def _tick(self) -> None:
+        super()._tick()
+        if self.world.happens(0.01) and self.is_up and not self.is_rebuilding:
+            machine = self.replica.machine
+            if machine.last_index <= self.replica.raft.commit_index:
+                self.law.has_state(self, machine)
+
+    def _settle(self, leader: Leader) -> None:
+        """An operator sets what this run is to be like; a leader that falls may take it along."""
+        if not self.group.is_settled and leader.desk.machine.is_settled:
+            self.group.is_settled = True
+            leader.operate.set_settings(self.swarm.settings, by="sim", to=None)
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Its machine holds entries that were cut."""
+        return self.replica._is_rebuilding
+
+    def receive(self, message: PeerMessage) -> None:
+        """A peer's message arrives."""
+        self.input(lambda: self._take(message))
+
+    def _take(self, message: PeerMessage) -> None:
+        self.set_time()
+        self.replica.raft.step(message)
+        self.wake()
+
+    def peer_was_reset(self, node_id: str) -> None:
+        """The connection to a peer broke, and this side heard of it."""
+
+        def take() -> None:
+            self.set_time()
+            self.replica.raft.peer_reset(node_id)
+            self.wake()
+
+        self.input(take)
+
+    def turn(self) -> None:
+        """Do what the replica says until it says nothing more."""
+        self._turn_is_due = False
+        while True:
+            self._look()
+            work = self.replica.ready()
+            self._watch()
+            if work.raft is None and not work.effects:
+                break
+            self._is_rebuild_due |= work.needs_rebuild
+            if work.raft is not None:
+                self._do(work.raft)
+            self.door.tell_all(work.effects)
+        self.door.flush()
+        self._rebuild_if_due()
+        self._seal_what_is_due()
+        self._arm_raft_timer()
+
+    def _do(self, ready: Ready) -> None:
+        if ready.write is not None:
+            self._persist(ready.write)
+        for message in ready.messages:
+            self.group.peers.send(message)
+        for request in ready.reads:
+            self.do("read", partial(self._read, request), self.turn)
+        is_leader = ready.role is Role.LEADER
+        if is_leader and ready.role_changed:
+            self.world.say(self.name, f"leads in term {ready.term}")
+            self.law.leads(self, ready.term)
+            self.oracle.counts["leaders"] += 1
+        elif self._was_leader and not is_leader:
+            self.world.say(self.name, f"leads no more, term {ready.term}")
+            self.oracle.allowed.clear()
+            self.door.send_away()
+        if ready.role_changed:
+            self.door.announce_leader()
+        self._was_leader = is_leader
+
+    def _look(self) -> None:
+        """Show the oracle what has become committed. Nothing of it is applied yet, so it is in memory."""
+        log = self.replica.raft.log
+        first_index = self.oracle.committed_index + 1
+        if log.commit_index < first_index:
+            return
+        if first_index <= log.applied_index:
+            first_index = log.applied_index + 1  # It has just started: that was checked in an earlier life.
+        if first_index <= log.commit_index:
+            self.law.commits(self, first_index, log.lines(first_index, log.commit_index))
+            if self.replica.raft.role is Role.LEADER:
+                self.law.is_on_majority(self, log.commit_index, self.group.nodes)
+        self.oracle.committed_index = log.commit_index
+
+    def _watch(self) -> None:
+        """Show the oracle what is new in this node's log, and what its leader has decided."""
+        log = self.replica.raft.log
+        self._seen_index = min(self._seen_index, (log.truncate_from or log.last_index + 1) - 1)
+        first_index = max(self._seen_index + 1, log.held_index)
+        if first_index <= log.last_index:
+            lines = log.lines(first_index, log.last_index)
+            self.law.has_entries(self, first_index, lines)
+            if self.leader is not None:
+                own = [n for n in range(first_index, log.last_index + 1) if log.term_at(n) == log.last_term]
+                self.oracle.decided(lines[len(lines) - len(own) :], first_index=own[0])
+            self._seen_index = log.last_index
+
+    def _arm_raft_timer(self) -> None:
+        """Heartbeats and elections are finer than the host's tick."""
+        due_us = self.world.now_us + max(
+            int((self.replica.raft.deadline_us - self.mono_us) / self.drift) + 1, MS
+        )
+        if self._raft_timer_us is not None and self._raft_timer_us <= due_us:
+            return
+        self._raft_timer_us = due_us
+
+        def ring() -> None:
+            if self._raft_timer_us == due_us:
+                self._raft_timer_us = None
+                self._turn_now()
+
+        self.later(due_us - self.world.now_us, ring)
+
+    # -- the disk
+
+    def _persist(self, write: Write) -> None:
+        self.oracle.writing = write
+        super()._persist(write)
+
+    def _written(self, write: Write) -> None:
+        self.set_time()
+        self.oracle.wrote(write)
+        for message in write.messages_after:
+            self.group.peers.send(message)
+        self.replica.persisted(write)
+        self.turn()
+
+    def _read(self, request: ReadLines) -> None:
+        """Lines that are no longer in memory."""
+        count = request.last_index + 1 - request.first_index
+        try:
+            lines = self.store.read_lines(request.first_index, request.bytes_max)[:count]
+        except EntriesGone:
+            lines = []
+        self.set_time()
+        self.replica.raft.lines_read(request, lines)
+
+    def _seal_what_is_due(self) -> None:
+        log, marker_index = self.replica.raft.log, self.replica.segment_first_index - 1
+        if self._sealed_index < marker_index <= min(log.commit_index, log.persisted_index):
+            self._sealed_index = marker_index
+            self.upkeep.seal()
+
+    # -- rebuilding
+
+    def _rebuild_if_due(self) -> None:
+        """Once the cut is on disk: what is loaded must be the log's."""
+        log = self.replica.raft.log
+        last_index = min(log.persisted_index, log.commit_index)
+        is_cut = log.truncate_from is None and self.oracle.writing is None
+        if self._is_rebuild_due and is_cut and last_index >= log.applied_index:
+            self._is_rebuild_due = False
+            self.later(self.world.between(LOAD_US), partial(self._rebuild, last_index))
+
+    def _rebuild(self, last_index: int) -> None:
+        self.do("rebuild", partial(self._load_anew, last_index), self.turn)
+
+    def _load_anew(self, last_index: int) -> None:
+        """The newest snapshot, then the log after it."""
+        self.world.say(self.name, f"rebuilds its state up to {last_index}")
+        self.oracle.counts["rebuilds"] += 1
+        snapshots = snapshots_on(self.disk)
+        machine = load_state(read_state_lines(self.disk, snapshots[0].name)) if snapshots else Machine()
+        while machine.last_index < last_index:
+            for line in self.store.read_lines(machine.last_index + 1, 1 << 20):
+                if machine.last_index < last_index:
+                    machine.apply(decode_line(line))
+        self.replica.rebuilt(machine, self.store.segment_digest(last_index + 1))
+
+    # -- a polite end
+
+    def drain(self) -> None:
+        """A polite restart: the leadership is handed over, what runs may finish, the store is closed."""
+        if not self.is_up or self.is_drained or self.is_paused:
+            return
+        self.world.say(self.name, "drains")
+        self.is_drained = True
+        self.set_time()
+        if self.leader is not None:
+            self.leader.intake.is_draining = True
+            self.replica.raft.transfer()
+        self.door.say_goodbye()
+        self.wake()
+        self.later(self.world.between((0, 3 * SECOND_US)), self._close)
+
+    def _end(self) -> None:
+        super()._end()
+        self.is_paused = False
+        self._held.clear()
+        self.group.was_reset(self)
+
+    def dial(self, link: Link) -> bool:
+        if not self.is_up or self.is_paused:
+            return False
+        self.door.dialed(link.b)
+        end, on_data, on_closed = link.b, link.b.on_data, link.b.on_closed
+        end.on_data = lambda data: self.input(lambda: on_data(data))
+        end.on_closed = lambda: self.input(on_closed)
+        return True

@@ -1,0 +1,188 @@
+"""The judge of a group: one committed log for all, and a witness beside each node.
+
+It knows what every node has confirmed to have on disk, so it can count a majority itself, and it keeps
+every entry that any node ever had, by index and term. The laws of the paper's figure 3 are checked at each
+turn: election safety, log matching, leader completeness, state-machine safety; and rule 4 beside them.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rollmq.core.effects import AnyEffect
+from rollmq.core.events import Assign, Members
+from rollmq.core.line import decode_line
+from rollmq.core.machine import Machine
+from rollmq.core.members import Configuration, configuration_of
+from rollmq.core.raft_election import quorum_of
+from rollmq.core.raft_ready import HardState, Write
+from rollmq.core.state import dump_state
+from tests.sim.oracle import Oracle
+from tests.sim.world import Violation, World
+
+if TYPE_CHECKING:
+    from tests.groupsim.node import GroupNode
+
+TERM = re.compile(rb'"index":\d+,"term":(\d+),')
+
+
+class GroupOracle(Oracle):
+    """What the group as a whole has decided for good. `lines` is the committed log."""
+
+    def __init__(self, world: World, founders: Configuration) -> None:
+        super().__init__(world)
+        self.terms: list[int] = []
+        """Of the committed entries."""
+        self.configuration = founders
+        """As of the last committed entry."""
+        self.leaders: dict[int, tuple[str, int]] = {}
+        """By term: who led, in which of its lives."""
+        self.entries: dict[tuple[int, int], tuple[bytes, int]] = {}
+        """(index, term) of every entry that a node ever had: its line, and the term of the one before."""
+        self.files: dict[str, tuple[str, str]] = {}
+        """Sealed segments and snapshots by name: digest, and who had it first."""
+        self.states: dict[int, tuple[str, str]] = {}
+        """Digests of states by index, and who had it first."""
+
+    # -- laws
+
+    def leads(self, node: "GroupNode", term: int) -> None:
+        """Election safety (5.2), and leader completeness (5.4): all that is committed is in its log."""
+        me = (node.name, node.boot_number)
+        if self.leaders.setdefault(term, me) != me:
+            raise Violation(f"election safety: {me} and {self.leaders[term]} lead in term {term}")
+        log = node.replica.raft.log
+        first_index = log.snapshot_index + 1
+        terms = [log.term_at(index) for index in range(first_index, len(self.lines) + 1)]
+        if terms != self.terms[log.snapshot_index :]:
+            raise Violation(
+                f"leader completeness: {node.name} leads term {term} with {log.last_index} entries, "
+                f"{len(self.lines)} are committed"
+            )
+
+    def has_entries(self, node: "GroupNode", first_index: int, lines: Sequence[bytes]) -> None:
+        """Log matching (5.3): an index and a term name one entry, with one entry before it."""
+        log = node.replica.raft.log
+        for index, line in enumerate(lines, start=first_index):
+            term, term_before = log.term_at(index), log.term_at(index - 1)
+            assert term is not None
+            if term_before is None:
+                term_before = self.terms[index - 2] if index > 1 else 0
+            found = self.entries.setdefault((index, term), (line, term_before))
+            if found != (line, term_before):
+                raise Violation(f"log matching: entry {index} of term {term} is another on {node.name}")
+
+    def commits(self, node: "GroupNode", first_index: int, lines: Sequence[bytes]) -> None:
+        """State-machine safety (5.4.3): what is committed at an index is so for all, for ever."""
+        known = self.lines[first_index - 1 : first_index - 1 + len(lines)]
+        if known != list(lines[: len(known)]):
+            raise Violation(f"state-machine safety: {node.name} commits others from entry {first_index} on")
+        new = lines[len(known) :]
+        if not new:
+            return
+        if first_index + len(known) != len(self.lines) + 1:
+            raise Violation(f"{node.name} commits {first_index}, {len(self.lines)} are known to be committed")
+        for line in new:
+            self._commit(node, line)
+        self.committed(len(self.lines))
+
+    def _commit(self, node: "GroupNode", line: bytes) -> None:
+        event = decode_line(line)
+        index = len(self.lines) + 1
+        if event.index != index:
+            raise Violation(f"{node.name} commits entry {event.index} as entry {index}")
+        self.lines.append(line)
+        self.terms.append(event.term)
+        if isinstance(event, Members):
+            self.configuration = configuration_of(event)
+
+    def is_on_majority(self, node: "GroupNode", index: int, nodes: Sequence["GroupNode"]) -> None:
+        """Rule 4: what a leader commits is on the disks of a majority, by the members it has in its log."""
+        term = node.replica.raft.log.term_at(index)
+        voters = node.replica.raft.log.membership.current.voters
+        on_disk = [each.name for each in nodes if each.node_id in voters and each.has_on_disk(index, term)]
+        if len(on_disk) < quorum_of(len(voters)):
+            raise Violation(f"P1: {node.name} commits entry {index}, which is only on the disks of {on_disk}")
+
+    # -- replicas, byte for byte
+
+    def has_file(self, node: "GroupNode", name: str, content: bytes) -> None:
+        """P6: a sealed segment or snapshot of this name has the same bytes everywhere."""
+        digest = hashlib.sha256(content).hexdigest()
+        first = self.files.setdefault(name, (digest, node.name))
+        if first[0] != digest:
+            raise Violation(f"P6: {name} of {node.name} is not that of {first[1]}")
+
+    def has_state(self, node: "GroupNode", machine: Machine) -> None:
+        """P6: whoever applied the same entries has the same state."""
+        index = machine.last_index
+        digest = hashlib.sha256(b"".join(dump_state(machine))).hexdigest()
+        first = self.states.setdefault(index, (digest, node.name))
+        if first[0] != digest:
+            raise Violation(f"P6: the state at {index} of {node.name} is not that of {first[1]}")
+        if index == self.twin.last_index:
+            self.same_state(machine, f"{node.name}'s")
+
+
+class Witness(Oracle):
+    """Sees one node: what it tells, what it decides as a leader, and what it has promised to keep."""
+
+    def __init__(self, group: GroupOracle) -> None:
+        super().__init__(group.world)
+        self.group = group
+        self.lines, self.ledger, self.twin = group.lines, group.ledger, group.twin
+        self.runs, self.accepted_told, self.counts = group.runs, group.accepted_told, group.counts
+        self.on_disk: list[int] = []
+        """Terms of the entries that this node has confirmed to have on disk, from entry 1 on."""
+        self.vote = HardState()
+        """Term and vote that are known to be on its disk."""
+        self.writing: Write | None = None
+        """What may be on disk in part."""
+
+    def decided(self, lines: Sequence[bytes], *, first_index: int) -> None:
+        """Its leader has just decided these."""
+        for line in lines:
+            if b'"type":"assign"' in line[:40]:
+                event = decode_line(line)
+                assert isinstance(event, Assign)
+                self._take_credit(event)
+
+    def told(self, effect: AnyEffect) -> None:
+        """P5, by this node's own commit index, which never runs ahead of the group's."""
+        assert self.committed_index <= len(self.lines)
+        super().told(effect)
+
+    def wrote(self, write: Write) -> None:
+        """A write is durable."""
+        self.writing = None
+        self.vote = write.hard_state or self.vote
+        if write.truncate_from is not None:
+            del self.on_disk[write.truncate_from - 1 :]
+        if write.first_index != len(self.on_disk) + 1:
+            raise Violation(f"entry {write.first_index} is written after entry {len(self.on_disk)}")
+        self.on_disk += [term_of(line) for line in write.lines]
+
+    def found(self, name: str, terms: Sequence[int], vote: HardState) -> None:
+        """What a recovery found: at least what was confirmed, and whatever else had arrived."""
+        write, self.writing = self.writing, None
+        kept_count = len(self.on_disk)
+        if write is not None and write.truncate_from is not None:
+            kept_count = min(kept_count, write.truncate_from - 1)
+        if list(terms[:kept_count]) != self.on_disk[:kept_count]:
+            raise Violation(f"P1: {name} had {kept_count} entries on disk and starts with {len(terms)}")
+        if vote not in (self.vote, write.hard_state if write is not None else self.vote):
+            raise Violation(f"{name} had voted {self.vote} and starts with {vote}")
+        self.on_disk, self.vote = list(terms), vote
+
+    def crashed(self) -> None:
+        """The node is gone; who was connected is not any more."""
+        self.allowed.clear()
+        self.committed_index = 0
+
+
+def term_of(line: bytes) -> int:
+    """The term of a line, read without decoding all of it."""
+    found = TERM.search(line)
+    assert found is not None, line[:80]
+    return int(found[1])

@@ -1,0 +1,177 @@
+"""What befalls a group: partitions of every shape, pauses, blackouts, resets, transfers of the leadership."""
+
+from collections.abc import Callable
+
+from tests.groupsim.group import Group
+from tests.groupsim.node import GroupNode
+from tests.sim.weather import Weather
+from tests.sim.world import SECOND_US
+
+
+class GroupWeather:
+    """Faults by chance, until the calm. Each node has its own crashes, disks and clocks beside these."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.world = group.world
+        self.faults = group.swarm.group
+        self.nodes_weather = [Weather(group.world, node, group.swarm) for node in group.nodes]
+        self._healings = 0
+        for mean_us, call in (
+            (self.faults.partition_every_us, self._partition),
+            (self.faults.pause_every_us, self._pause),
+            (self.faults.blackout_every_us, self._blackout),
+            (self.faults.reset_every_us, self._reset),
+            (self.faults.transfer_every_us, self._transfer),
+            (self.faults.hunt_every_us, self._hunt),
+            (group.swarm.peers.clog_every_us, self._clog),
+        ):
+            self._every(mean_us, call)
+        for node in group.nodes:
+            node.drift = 1.0 + self.faults.drift * (2 * self.world.random.random() - 1)
+
+    def _every(self, mean_us: int, call: Callable[[], None]) -> None:
+        if not mean_us:
+            return
+
+        def again() -> None:
+            if not self.world.is_calm:
+                call()
+                self.world.after(self.world.rarely(mean_us), again)
+
+        self.world.after(self.world.rarely(mean_us), again)
+
+    def calm_down(self) -> None:
+        """Nothing more goes wrong; what was broken is mended, who stood still goes on."""
+        self._heal()
+        for weather in self.nodes_weather:
+            weather.calm_down()
+        for node in self.group.nodes:
+            if node.is_paused:
+                node.go_on()
+
+    # -- partitions
+
+    def _partition(self) -> None:
+        kind = self.world.random.choice(self.faults.partitions)
+        self._heal()
+        self._shape(kind)
+        self.world.say("net", f"partition: {kind}")
+        self.group.oracle.counts[f"partition {kind}"] += 1
+        self._healings += 1
+        number = self._healings
+
+        def heal() -> None:
+            if number == self._healings:
+                self._heal()
+
+        self.world.after(self.world.between(self.faults.partition_us), heal)
+
+    def _heal(self) -> None:
+        self.group.peers.heal()
+        self.group.client_cut.clear()
+
+    def _shape(self, kind: str) -> None:
+        random, peers = self.world.random, self.group.peers
+        ids = [node.node_id for node in self.group.nodes]
+        random.shuffle(ids)
+        leader = self.group.leader_node
+        chief = leader.node_id if leader is not None else ids[0]
+        rest = set(ids) - {chief}
+        if kind == "one":
+            peers.cut_between({ids[0]}, set(ids[1:]))
+        elif kind == "halves":
+            at = random.randrange(1, len(ids))
+            peers.cut_between(set(ids[:at]), set(ids[at:]))
+        elif kind == "one-way":
+            others = set(random.sample(ids[1:], random.randint(1, len(ids) - 1)))
+            pair = ({ids[0]}, others) if random.random() < 0.5 else (others, {ids[0]})
+            peers.cut_between(*pair, back=False)
+        elif kind == "ring":
+            self._ring(ids)
+        elif kind == "bridge":
+            middle, sides = ids[0], ids[1:]
+            peers.cut_between(set(sides[::2]) - {middle}, set(sides[1::2]))
+        elif kind == "flapping":
+            self._flap(ids[0], set(ids[1:]))
+        elif kind == "leader":
+            peers.cut_between({chief}, rest)
+        elif kind == "deaf leader":
+            peers.cut_between(rest, {chief}, back=False)
+        else:
+            self.group.cut_clients(self.group.by_id[chief])
+
+    def _ring(self, ids: list[str]) -> None:
+        """Everybody reaches a majority, and each another one."""
+        reach = len(ids) // 4 + (len(ids) == 3)
+        for at, one in enumerate(ids):
+            for distance in range(1, len(ids)):
+                if distance > reach and len(ids) - distance > reach:
+                    self.group.peers.cut_between({one}, {ids[(at + distance) % len(ids)]})
+        if len(ids) == 3:
+            self.group.peers.cut_between({ids[0]}, {ids[2]})
+
+    def _flap(self, one: str, others: set[str]) -> None:
+        """Cut and heal, cut and heal."""
+        until_us = self.world.now_us + self.world.between(self.faults.partition_us)
+        number = self._healings + 1
+
+        def change() -> None:
+            if self.world.is_calm or self.world.now_us > until_us or number != self._healings:
+                return
+            if self.group.peers.cut:
+                self.group.peers.heal()
+            else:
+                self.group.peers.cut_between({one}, others)
+            self.world.after(self.world.between((10_000, 500_000)), change)
+
+        self.world.after(0, change)
+
+    # -- processes and links
+
+    def _some(self) -> GroupNode:
+        return self.world.random.choice(self.group.nodes)
+
+    def _pause(self) -> None:
+        self._some().pause(self.world.between(self.faults.pause_us))
+
+    def _blackout(self) -> None:
+        self.world.say("world", "all nodes lose power")
+        self.group.oracle.counts["blackouts"] += 1
+        for node in self.group.nodes:
+            node.crash(is_power_cut=True)
+
+    def _reset(self) -> None:
+        one, other = self.world.random.sample(self.group.nodes, 2)
+        one.peer_was_reset(other.node_id)
+        if self.world.happens(0.5):
+            other.peer_was_reset(one.node_id)
+
+    def _transfer(self) -> None:
+        node = self.group.leader_node
+        if node is None:
+            return
+        target = self.world.random.choice([None, *(each.node_id for each in self.group.nodes)])
+        node.set_time()
+        problem = node.replica.raft.transfer(target)
+        self.world.say("operator", f"asks {node.name} to hand over: {problem or 'it does'}")
+        self.group.oracle.counts["transfers"] += problem is None
+        node.wake()
+
+    def _hunt(self) -> None:
+        """Whoever leads is struck, again and again."""
+        node = self.group.leader_node
+        if node is None:
+            return
+        kind = self.world.random.randrange(4)
+        if kind == 0:
+            node.pause(self.world.between(self.faults.pause_us))
+        elif kind == 1:
+            self.group.peers.cut_between({node.node_id}, {each.node_id for each in self.group.nodes})
+            self.world.after(self.world.between((0, 3 * SECOND_US)), self._heal)
+        else:
+            node.crash(is_power_cut=kind == 2)
+
+    def _clog(self) -> None:
+        one, other = self.world.random.sample(self.group.nodes, 2)
+        self.group.peers.clog((one.node_id, other.node_id))
