@@ -43,8 +43,8 @@ fix: setup ## format, fix what the linter can, renew the generated docs
 	$(PY) -m tests.docs_tables --rewrite
 	$(PY) -m tests.wire.protocol_page --rewrite
 
-storm: setup ## simulator seeds until stopped (SECONDS=n bounds it)
-	$(PY) -m tests.sim storm $(if $(SECONDS),--seconds $(SECONDS))
+storm: setup ## simulator seeds until stopped, groups and single nodes in turns (SECONDS=n bounds it)
+	$(PY) -m tests.groupsim storm --both $(if $(SECONDS),--seconds $(SECONDS))
 
 plant: setup ## apply known bugs one by one: each must turn its test red
 	$(PY) -m tests.plant

@@ -70,6 +70,10 @@ class GroupNode(SimNode):
         return int((self.world.now_us - self._mono_base_us) * self.drift)
 
     @property
+    def leader(self) -> Leader | None:
+        return self.replica.leader if self.is_up and not self.is_paused else None
+
+    @property
     def address(self) -> str:
         """Where it listens."""
         return f"10.0.0.{self.name[1:]}:5000"
@@ -236,7 +240,7 @@ class GroupNode(SimNode):
 
     def _take(self, message: PeerMessage) -> None:
         self.set_time()
-        self.replica.raft.step(message)
+        self.replica.step(message)
         self.wake()
 
     def peer_was_reset(self, node_id: str) -> None:

@@ -141,7 +141,8 @@ class Witness(Oracle):
         """What may be on disk in part."""
 
     def decided(self, lines: Sequence[bytes], *, first_index: int) -> None:
-        """Its leader has just decided these."""
+        """Its leader has just decided these. (Whether they follow each other is log matching's.)"""
+        del first_index
         for line in lines:
             if b'"type":"assign"' in line[:40]:
                 event = decode_line(line)

@@ -71,7 +71,7 @@ def draw_group(random: Random) -> GroupSwarm:
 
 
 def _calm_the_traffic(one: Swarm, random: Random) -> None:
-    """Few jobs and short delays: what is looked for here is in the group, the rest in the seeds of one node."""
+    """Few jobs and short delays: what is sought here is in the group, not in the queue."""
     traffic, node = one.traffic, one.node
     traffic.jobs_max = random.choice([10, 30, 60])
     traffic.clients, traffic.sessions = random.choice([1, 2]), random.choice([1, 2])

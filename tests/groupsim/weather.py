@@ -152,7 +152,7 @@ class GroupWeather:
         if node is None:
             return
         target = self.world.random.choice([None, *(each.node_id for each in self.group.nodes)])
-        node.set_time()
+        node.set_time()  # which may depose it
         problem = node.replica.raft.transfer(target)
         self.world.say("operator", f"asks {node.name} to hand over: {problem or 'it does'}")
         self.group.oracle.counts["transfers"] += problem is None

@@ -3,10 +3,11 @@
 import pytest
 
 from rollmq.core.effects import Refused
+from rollmq.core.intake import Submit
 from rollmq.core.line import decode_line
 from rollmq.core.raft_ready import RaftSettings
 from tests.core.audit import audit
-from tests.replica.trio import Member, Trio, state_of
+from tests.replica.trio import WALL_US, Member, Trio, state_of
 
 
 def settle(trio: Trio) -> None:
@@ -143,3 +144,44 @@ def test_through_a_storm_of_partitions_nothing_told_is_lost(seed: int) -> None:
     assert told
     assert_equal_everywhere(trio)
     assert told <= set(trio.leader().replica.machine.jobs)
+
+
+def test_what_a_leader_decides_in_the_turn_in_which_it_falls_is_in_its_log_and_is_cut() -> None:
+    """Found by the group simulator: the machine kept an entry that no log had, and the node led with it."""
+    trio = Trio()
+    old = trio.leader()
+    trio.run(500)
+    replica = old.replica
+    trio.cut_off = {old.node_id}
+    assert replica.leader is not None
+    job_id = f"{(WALL_US + trio.now_us) // 1000:012x}7{999:019x}"
+    replica.leader.intake.submit(Submit(job_id, "client", "exec", b"x"), "session")
+    replica.set_time(mono_us=trio.now_us + 10_000_000, wall_us=WALL_US + trio.now_us)
+    assert replica.leader is None
+    assert replica.machine.last_index == replica.raft.log.last_index
+    trio.now_us += 10_000_000
+    trio.run(2_000)
+    settle(trio)
+    assert job_id not in replica.machine.jobs
+    assert_equal_everywhere(trio)
+
+
+def test_a_delay_that_ended_in_a_term_without_entries_does_not_begin_again() -> None:
+    """Found by the group simulator: log time ran backwards between two terms of one node, and a job that was
+    made ready in the first was assigned, in the second, before its time."""
+    trio = Trio()
+    leader = trio.leader()
+    trio.run(2_000)
+    replica = leader.replica
+    assert replica.leader is not None
+    led_until_us = replica.leader.desk.now_us
+    assert led_until_us > replica.machine.last_at_us + 1_000_000
+    others = [node_id for node_id in trio.node_ids if node_id != leader.node_id]
+    trio.cut_off = set(others)
+    trio.run(600)
+    assert replica.leader is None
+    trio.cut_off = {others[0]}
+    replica.raft.campaign()
+    trio.run(200)
+    assert trio.leader() is leader
+    assert replica.machine.last_at_us >= led_until_us

@@ -107,7 +107,7 @@ class Trio:
                 member.replica.set_time(mono_us=self.now_us, wall_us=WALL_US + self.now_us)
                 for message in arriving:
                     if message.target == member.node_id and self._is_linked(message):
-                        member.replica.raft.step(message)
+                        member.replica.step(message)
                 member.replica.tick()
                 self.flying += member.turn()
 

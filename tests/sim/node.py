@@ -152,7 +152,9 @@ class SimNode:
         machine, lines, runs = self._load(recovered)
         if recovered.torn is not None:
             self.oracle.counts["torn writes"] += 1
-        self.world.say(self.name, f"is up: {machine.last_index} entries, {recovered.state_index} in a snapshot")
+        self.world.say(
+            self.name, f"is up: {machine.last_index} entries, {recovered.state_index} in a snapshot"
+        )
         self.oracle.recovered(machine, lines, first_index=recovered.state_index + 1)
         self._mono_base_us = self.world.now_us - self.world.random.randrange(SECOND_US)
         raft = RaftCore(

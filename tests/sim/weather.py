@@ -77,22 +77,22 @@ class Weather:
         step_us = self.world.between((0, faults.step_us)) * self.world.random.choice((-1, 1))
         node.wall_offset_us = max(node.wall_offset_us + step_us, -10 * abs(faults.step_us))
         self.world.say("clock", f"steps by {step_us / 1e6:.1f} s")
-        if (
-            node.leader is not None
-            and node.replica.log_time is not None
-            and self.world.happens(faults.believe)
-        ):
-            node.set_time()
+        if self._leader() is not None and self.world.happens(faults.believe):
             node.replica.step_time()
             self.world.say("operator", "says that the clock is right")
 
     # -- an operator
 
+    def _leader(self) -> Leader | None:
+        """Who leads at this moment: reading the time may have deposed it."""
+        if self.node.leader is not None:
+            self.node.set_time()
+        return self.node.leader
+
     def _operate(self) -> None:
-        leader = self.node.leader
+        leader = self._leader()
         if leader is None:
             return
-        self.node.set_time()
         self.world.random.choice(
             (self._pause, self._resume, self._redrive, self._drop, self._cap, self._confirm, self._loosen)
         )(leader)
@@ -143,9 +143,8 @@ class Weather:
 
     def resume_all(self) -> None:
         """At the end of a calm nothing may be paused for its own sake."""
-        leader = self.node.leader
+        leader = self._leader()
         if leader is not None:
-            self.node.set_time()
             for exec_name in list(leader.desk.machine.paused):
                 leader.operate.resume(exec_name, by="sim", why="", to=None)
             self.node.wake()

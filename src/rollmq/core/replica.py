@@ -15,6 +15,7 @@ from rollmq.core.line import decode_line
 from rollmq.core.log_time import LogTime
 from rollmq.core.machine import Machine
 from rollmq.core.raft import RaftCore
+from rollmq.core.raft_messages import PeerMessage
 from rollmq.core.raft_ready import Ready, Role, Write
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.limits import TURN_GAP_MAX_US
@@ -60,6 +61,8 @@ class Replica:
         self._founders = founders
         self._jitter = jitter
         self._log_time: LogTime | None = None
+        self._led_until_us = 0
+        """Log time as of this node's last term: its queues have been moved that far."""
         self._waiting: deque[AnyEffect] = deque()
         self._is_eager = is_eager
         self._early: list[AnyEffect] = []
@@ -85,7 +88,9 @@ class Replica:
         """
         gap_us = mono_us - self._mono_us
         self._mono_us, self._wall_us = mono_us, wall_us
+        self._before_raft()
         self.raft.tick(mono_us)
+        self._after_raft()
         if self.leader is not None and self._log_time is not None:
             self.leader.desk.set_time(self._log_time.read(mono_us=mono_us, wall_us=wall_us))
             if gap_us > TURN_GAP_MAX_US:
@@ -148,9 +153,28 @@ class Replica:
 
     def persisted(self, write: Write) -> None:
         """All of this write is synced."""
+        self._before_raft()
         self.raft.persisted(write)
+        self._after_raft()
+
+    def step(self, message: PeerMessage) -> None:
+        """One message of a peer."""
+        self._before_raft()
+        self.raft.step(message)
+        self._after_raft()
 
     # -- leading
+
+    def _before_raft(self) -> None:
+        """Whatever moves the Raft core may depose this leader. What it has decided is in the log before that:
+        the machine has applied it, and only what is in the log can be cut, and so noticed."""
+        if self.leader is not None and self.leader.desk.lines:
+            self._take_lines(self.leader)
+
+    def _after_raft(self) -> None:
+        """A deposed leader decides nothing more, not even in the turn in which it fell."""
+        if self.leader is not None and self.raft.role is not Role.LEADER:
+            self._step_down()
 
     def _follow_role(self) -> None:
         if self.raft.role is not Role.LEADER:
@@ -161,9 +185,9 @@ class Replica:
     def _lead(self) -> None:
         """Apply the whole log, then decide; what is decided is spoken once the noop is committed."""
         self._apply_to(self.raft.log.last_index)
-        self._log_time = LogTime(
-            last_at_us=self.machine.last_at_us, mono_us=self._mono_us, wall_us=self._wall_us
-        )
+        # Delays that ended while this node led, in a term that may have left nothing in the log, have ended.
+        last_us = max(self.machine.last_at_us, self._led_until_us)
+        self._log_time = LogTime(last_at_us=last_us, mono_us=self._mono_us, wall_us=self._wall_us)
         if self.machine.last_index == 0 or self._founders == [self.raft.node_id]:
             # A new group has no time to contradict; alone, starting the node is the operator's word.
             self._log_time.step(self._wall_us)
@@ -178,6 +202,8 @@ class Replica:
     def _step_down(self) -> None:
         """Whatever this leader wanted to say may come to nothing: it is not said."""
         if self.leader is not None:
+            assert not self.leader.desk.lines, "what was decided is in the log"
+            self._led_until_us = max(self._led_until_us, self.leader.desk.now_us)
             self.leader = self._log_time = None
             self._waiting.clear()
             self._early.clear()
