@@ -37,11 +37,13 @@ class GroupRun(Run):
         traffic = swarm.traffic
         sessions = [(c, s) for c in range(traffic.clients) for s in range(traffic.sessions)]
         share = -(-traffic.jobs_max // len(sessions))
-        front: GroupNode = self.group  # type: ignore[assignment]
         self.clients = [
-            SimClient(self.world, front, swarm, f"client{c}.{s}", f"client{c}", share) for c, s in sessions
+            SimClient(self.world, self.group, swarm, f"client{c}.{s}", f"client{c}", share)
+            for c, s in sessions
         ]
-        self.workers = [SimWorker(self.world, front, swarm, f"worker{n}") for n in range(traffic.workers)]
+        self.workers = [
+            SimWorker(self.world, self.group, swarm, f"worker{n}") for n in range(traffic.workers)
+        ]
         self.group_weather = GroupWeather(self.group)
 
     def storm(self, until_us: int | None = None) -> None:

@@ -5,6 +5,8 @@ from functools import partial
 
 from rollmq.core.members import Configuration
 from rollmq.core.raft_messages import PeerMessage
+from rollmq.library.operator import Address
+from rollmq.library.route import name_of
 from tests.groupsim.node import GroupNode
 from tests.groupsim.oracle import GroupOracle
 from tests.groupsim.peer_net import PeerNet
@@ -12,12 +14,9 @@ from tests.groupsim.swarm import GroupSwarm
 from tests.sim.net import Link
 from tests.sim.world import World
 
-KNOWS_THE_WAY = 0.6
-"""How often who connects has heard where the leader is."""
-
 
 class Group:
-    """All nodes. To clients and workers it is what a single node is to them elsewhere."""
+    """All nodes. Clients and workers are given the addresses of all of them."""
 
     def __init__(self, world: World, swarm: GroupSwarm) -> None:
         self.world = world
@@ -29,6 +28,7 @@ class Group:
         self.peers = PeerNet(world, swarm.peers, self._deliver)
         self.nodes = [GroupNode(self, f"n{number}", node_id) for number, node_id in enumerate(ids, start=1)]
         self.by_id = {node.node_id: node for node in self.nodes}
+        self.by_address = {node.address: node for node in self.nodes}
         self.client_cut: set[str] = set()
         """Nodes that clients and workers do not reach."""
         self.is_settled = False
@@ -52,14 +52,15 @@ class Group:
 
     # -- the way in
 
-    def dial(self, link: Link) -> bool:
+    @property
+    def servers(self) -> str:
+        """What clients and workers are given."""
+        return ",".join(node.address for node in self.nodes)
+
+    def dial(self, address: Address, link: Link) -> bool:
         """Somebody connects to one of the nodes; False: nobody listens there."""
-        node = self.world.random.choice(self.nodes)
-        if self.world.happens(KNOWS_THE_WAY) and node.is_up:
-            node = self.by_id.get(node.replica.raft.leader_id or "", node)
-        if node.name in self.client_cut:
-            return False
-        return node.dial(link)
+        node = self.by_address[name_of(address)]
+        return node.name not in self.client_cut and node.dial(link)
 
     def cut_clients(self, node: GroupNode) -> None:
         """Clients and workers no longer reach this node, and nobody tells either side."""
