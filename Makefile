@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml
 	  { rm -rf .venv; echo "make setup: $(PYTHON) cannot create a virtual environment. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make setup: the Python in .venv is too old. Remove .venv and run make setup again."; exit 1; }
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
 	@touch $@
 
 demo: setup ## watch jobs survive crashes: a short story from the simulator

