@@ -29,13 +29,13 @@ demo: setup ## watch jobs survive crashes: a short story from the simulator
 	$(PY) -m tests.sim demo
 
 test: setup ## all tests, as CI runs them (under 20 minutes on two cores)
-	$(PY) -m pytest -n 2 -q tests
+	$(PY) -m pytest -n 2 --dist loadgroup -q tests
 
 check: setup ## read-only: format, lint, types, fast tests (under two minutes)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy --strict src
-	$(PY) -m pytest -n 2 -q -m "not slow" tests
+	$(PY) -m pytest -n 2 --dist loadgroup -q -m "not slow" tests
 
 fix: setup ## format, fix what the linter can, renew the generated docs
 	$(PY) -m ruff format .

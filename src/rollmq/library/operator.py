@@ -134,8 +134,8 @@ class OperatorConnection:
         return self._exchange(name, ask, is_command=is_command)
 
     def read_log(self, from_index: int, *, bytes_max: int, wait_us: int = 0) -> "LogChunk":
-        """Committed lines from this entry on, from whichever server answers, leader or follower; none when
-        there is nothing newer. Raises QueryRefused (`history_gone`: they were dropped) and what `ask` does."""
+        """Committed lines from this entry on, from whichever server answers, leader or follower: none when
+        nothing is newer. Raises QueryRefused (`history_gone`: they were dropped) and what `ask` does."""
 
         def read(link: "_Link", number: int, deadline: float) -> LogChunk:
             return link.read_log(ReadLogHeader(from_index, bytes_max, wait_us), number, deadline)

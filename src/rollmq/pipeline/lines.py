@@ -182,7 +182,7 @@ class LineParser:
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if self._types is not None:
-            batch = batch.filter(pc.is_in(kind, pa.array(sorted(self._types))))
+            batch = batch.filter(pc.is_in(kind, pa.array(sorted(self._types), pa.string())))
         return batch
 
     def _check(self, given: dict[str, Any], count: int, first_index: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import IO, Any, Final
 
-from rollmq.core.line import LineDamaged
+from rollmq.core.line import LineDamaged, open_line
 from rollmq.core.segment_digest import MARKER_AT, MARKER_START
 from rollmq.pipeline.lines import LineParser, Reject
 from rollmq.pipeline.places import HEADER_BYTES_MAX, open_url, read_header
@@ -76,6 +76,10 @@ def _problem(file: IO[bytes], piece: Piece) -> str | None:
     found = _DIGEST.search(held)
     if not held.endswith(b"\n") or not held.startswith(MARKER_START, MARKER_AT) or found is None:
         return f"it does not end with the marker of entry {piece.segment_last}"
+    try:
+        open_line(held)  # the digest covers what is before the marker, not the marker
+    except LineDamaged as error:
+        return f"its marker is damaged: {error}"
     if found[1].decode() != digest.hexdigest():
         return "its bytes are not those that its marker's digest was taken of"
     return None

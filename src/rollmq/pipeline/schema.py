@@ -158,7 +158,7 @@ def defaults() -> tuple[Default, ...]:
     found: dict[tuple[str, Any], list[str]] = {}
     for name, kind in event_types().items():
         for field in msgspec.structs.fields(kind):
-            value = field.default
+            value = "" if field.default == b"" else field.default  # bytes are base64 in a line
             if name != "settings" and isinstance(value, str | int | float):
                 found.setdefault((field.name, value), []).append(name)
     return tuple(Default(column, tuple(types), value) for (column, value), types in found.items())
