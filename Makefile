@@ -54,9 +54,9 @@ bench: setup ## figures, each beside the machine's own limits
 
 compiled: ## build the compiled wheel (docs/decisions/0011-compiled-core.md) and run the suites against it
 	rm -rf build/compiled && $(PYTHON) -m venv build/compiled
-	ROLLMQ_COMPILE=1 build/compiled/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	ROLLMQ_COMPILE=1 build/compiled/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,spark]'
 	build/compiled/bin/python -c "import rollmq.core.machine as m; assert not m.__file__.endswith('.py')"
-	build/compiled/bin/python -m pytest -n 2 -q -m "not pure" tests
+	build/compiled/bin/python -m pytest -n 2 --dist loadgroup -q -m "not pure" tests
 
 fuzz: setup ## coverage-guided fuzzing of the codec and the log reader (SECONDS=n per target)
 	$(PY) -m tests.fuzz $(SECONDS)
