@@ -472,6 +472,13 @@ class CodecFailed(RollmqError):
         )
 
 
+# --- worker ---------------------------------------------------------------------------------------
+
+
+class HandlerProblem(RollmqError):
+    """A handler or an option of a worker cannot be used as it is. The worker did not start."""
+
+
 # --- node -----------------------------------------------------------------------------------------
 
 

@@ -6,17 +6,17 @@ job's history and must not end the worker. It knows neither connections nor thre
 
 import time
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from rollmq import limits
-from rollmq.errors import RollmqError
 from rollmq.library.held_job import Outcome
 from rollmq.library.job import Job
 from rollmq.library.verdicts import Reject, Retry, Snooze
 
+T = TypeVar("T")
 Plain = Callable[[Job], object]
-Async = Callable[[Job], Awaitable[object]]
+Async = Callable[[Job], Coroutine[Any, Any, object]]
 
 TRACEBACK_BYTES_MAX: Final = limits.ERROR_DETAIL_BYTES_MAX * 3 // 4
 """Of a traceback before any codec, which may make it longer; its end says the most."""
@@ -26,25 +26,47 @@ _now_ns = time.monotonic_ns
 
 
 def run_plain(function: Plain, job: Job) -> Outcome:
-    """Call a plain handler in the thread that asks."""
+    """Call a plain handler in the thread that asks. Nothing passes through: a thread that ended of it would
+    take its hand along."""
     began_ns = _now_ns()
     try:
         outcome = outcome_of_result(function(job))
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         outcome = outcome_of_error(error)
     outcome.run_us = (_now_ns() - began_ns) // 1000
     return outcome
 
 
-async def run_async(function: Async, job: Job) -> Outcome:
-    """Await an async handler. Only cancelling passes through."""
-    began_ns = _now_ns()
+def begin_async(function: Async, job: Job) -> tuple[Coroutine[Any, Any, object] | None, object]:
+    """Begin an async handler and take its first step. (None, its Outcome), or what goes on and what it waits
+    for. Only cancelling, and what ends the process, passes through."""
     try:
-        outcome = outcome_of_result(await function(job))
+        coroutine = function(job)
+        return coroutine, coroutine.send(None)
+    except StopIteration as stop:
+        return None, outcome_of_result(stop.value)
+    except (Exception, SystemExit) as error:
+        return None, outcome_of_error(error)
+
+
+def step_async(advance: Callable[[Any], object], value: object) -> object:
+    """The next step, by `send` or `throw` of the coroutine: what it waits for. Its end is a StopIteration,
+    as that of any coroutine, with its Outcome."""
+    try:
+        return advance(value)
+    except StopIteration as stop:
+        outcome = outcome_of_result(stop.value)
     except (Exception, SystemExit) as error:
         outcome = outcome_of_error(error)
-    outcome.run_us = (_now_ns() - began_ns) // 1000
-    return outcome
+    raise StopIteration(outcome)
+
+
+def attempt(find: Callable[[], T]) -> tuple[T | None, str]:
+    """What importing user code gives, or the end of its traceback: it may raise anything."""
+    try:
+        return find(), ""
+    except (Exception, SystemExit) as error:
+        return None, _detail_of(error).decode("utf-8", "replace")
 
 
 def outcome_of_result(result: object) -> Outcome:
@@ -92,6 +114,11 @@ def failed(error_type: str, message: str, detail: bytes = b"") -> Outcome:
     return Outcome(detail, what="retry", error_type=error_type, error_message=message)
 
 
+def hand_back(reason: str = "drained") -> Outcome:
+    """No end of its own: this worker leaves, and another one is to run it."""
+    return Outcome(what="hand_back", reason=reason)
+
+
 def clean_text(text: str, chars_max: int) -> str:
     """A text that can be encoded and is not too long."""
     return text[:chars_max].encode("utf-8", "replace").decode()
@@ -105,7 +132,3 @@ def _detail_of(error: BaseException) -> bytes:
     trace = first.tb_next if first is not None and first.tb_next is not None else first
     text = "".join(traceback.format_exception(type(error), error, trace))
     return text.encode("utf-8", "replace")[-TRACEBACK_BYTES_MAX:]
-
-
-class HandlerProblem(RollmqError):
-    """A handler cannot be used as it was registered. The worker did not start; nothing was changed."""

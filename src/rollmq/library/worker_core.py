@@ -245,6 +245,20 @@ class WorkerCore(Dialog):
         """What was under way is told again on the next connection."""
         self._sent.clear()
         self._to_ack.clear()
+        starts, self._starts = self._starts, []
+        for held in reversed(starts):
+            self._take_start_back(held)
+
+    def _take_start_back(self, held: HeldJob) -> None:
+        """Nobody was told of this start, and its handler was not run: as if it had not been."""
+        self._running_count -= 1
+        if held.state == RUNNING:
+            held.state = WAITING
+            self._waiting.appendleft(held)
+        else:
+            assert held.state == VOID
+            held.state = ENDED
+            del self.held[held.header.fence]
 
     def lost(self, now_us: int) -> None:
         """The connection is gone; a drained worker has nothing to come back for."""

@@ -1,0 +1,1 @@
+"""Tests of the worker half of the library: runners alone, and workers against a node that a test plays."""
