@@ -5,13 +5,28 @@ is written is lost in a crash until `persist`. Every step checks the safety prop
 figure 3; a broken one is an AssertionError that names it.
 """
 
+import hashlib
+import json
 import random
 from collections.abc import Callable, Iterable
 
+from rollmq.core.events import Member, Members
+from rollmq.core.line import encode_line
+from rollmq.core.members import Membership, configuration_of, is_members_line, members_in
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_log import RaftLog
 from rollmq.core.raft_messages import AppendEntries, PeerMessage, TermRun
-from rollmq.core.raft_ready import HardState, RaftSettings, ReadLines, Ready, Role, Write
+from rollmq.core.raft_ready import (
+    HardState,
+    RaftSettings,
+    ReadChunk,
+    ReadLines,
+    Ready,
+    Role,
+    SnapshotFacts,
+    Write,
+    WriteChunk,
+)
 
 Entry = tuple[int, bytes]
 MS = 1000
@@ -23,6 +38,9 @@ class Disk:
     def __init__(self) -> None:
         self.hard_state = HardState()
         self.entries: list[Entry] = []
+        self.snapshot: SnapshotFacts | None = None
+        """The newest one. Its file is all entries up to it, so that a disk always tells the whole log."""
+        self.file = b""
 
     def write(self, write: Write, terms: list[int], *, lines_count: int | None = None) -> None:
         """Carry out a Write, or what a crash left of it: all but the last lines."""
@@ -35,12 +53,33 @@ class Disk:
         self.entries += entries if lines_count is None else entries[:lines_count]
 
     def term_runs(self) -> list[TermRun]:
-        """The terms of the lines, as a store finds them when it reads them back."""
+        """The terms of the lines after the snapshot, as a store finds them when it reads them back."""
         runs: list[TermRun] = []
+        term_before = self.snapshot.last_term if self.snapshot is not None else 0
         for index, (term, _) in enumerate(self.entries, start=1):
-            if not runs or runs[-1][1] != term:
+            if index > self.snapshot_index and term != term_before:
                 runs.append((index, term))
+                term_before = term
         return runs
+
+    @property
+    def snapshot_index(self) -> int:
+        """The last entry in the snapshot; 0 without one."""
+        return self.snapshot.last_index if self.snapshot is not None else 0
+
+    def fold(self, index: int) -> None:
+        """A snapshot as of this entry."""
+        self.file = json.dumps([[term, line.decode()] for term, line in self.entries[:index]]).encode()
+        digest = hashlib.sha256(self.file).hexdigest()
+        self.snapshot = SnapshotFacts(index, self.entries[index - 1][0], digest, len(self.file))
+
+    def install(self, facts: SnapshotFacts, file: bytes) -> bool:
+        """Replace everything by a snapshot that was received; False when it is not what its digest says."""
+        if hashlib.sha256(file).hexdigest() != facts.digest:
+            return False
+        self.snapshot, self.file = facts, file
+        self.entries = [(term, line.encode()) for term, line in json.loads(file)]
+        return True
 
 
 class Node:
@@ -52,6 +91,11 @@ class Node:
         self.core: RaftCore | None = None
         self.writing: tuple[Write, list[int]] | None = None
         self.reads: list[ReadLines] = []
+        self.chunk_reads: list[ReadChunk] = []
+        self.chunk: WriteChunk | None = None
+        self.received = b""
+        """What has come of a snapshot."""
+        self.installing: SnapshotFacts | None = None
         self.released: list[bytes] = []
         """Lines whose effects this node has let out: committed, in order, since its last start."""
         self.cuts: list[int] = []
@@ -114,14 +158,18 @@ class Group:
         """Start from what is on disk; nothing else is remembered."""
         node = self.nodes[node_id]
         assert node.core is None, "it runs already"
-        node.released = []
+        disk = node.disk
+        node.released = [line for _, line in disk.entries[: disk.snapshot_index]]
         node.core = RaftCore(
             node_id=node_id,
-            voters=self.voters,
-            hard_state=node.disk.hard_state,
+            voters=self.voters if node_id in self.voters else frozenset(),
+            hard_state=disk.hard_state,
             log=RaftLog(
-                term_runs=node.disk.term_runs(),
-                last_index=len(node.disk.entries),
+                snapshot_index=disk.snapshot_index,
+                snapshot_term=disk.snapshot.last_term if disk.snapshot is not None else 0,
+                term_runs=disk.term_runs(),
+                last_index=len(disk.entries),
+                membership=self._membership_on(disk),
                 tail_bytes_max=self.settings.tail_bytes_max,
             ),
             settings=self.settings,
@@ -129,15 +177,29 @@ class Group:
             now_us=self.now_us,
             has_vote=has_vote,
         )
+        node.core.snapshot = disk.snapshot
         self.work(node_id)
+
+    def _membership_on(self, disk: Disk) -> Membership | None:
+        """What the entries on a disk say of it."""
+        membership = None
+        for index, (_, line) in enumerate(disk.entries, start=1):
+            if is_members_line(line):
+                if membership is None or index <= disk.snapshot_index:
+                    membership = Membership(members_in(line), index=index)
+                else:
+                    membership.append(index, members_in(line))
+        return membership
 
     def crash(self, node_id: str, *, lines_count: int = 0, begun: bool = False) -> None:
         """Lose what is not synced: all of the Write that is out, or (begun) all but its first lines."""
         node = self.nodes[node_id]
         if node.writing is not None and begun:
             node.disk.write(*node.writing, lines_count=lines_count)
-        node.core = node.writing = None
+        node.core = node.writing = node.chunk = node.installing = None
+        node.received = b""
         node.reads.clear()
+        node.chunk_reads.clear()
 
     def persist(self, node_id: str) -> None:
         """The Write that is out is synced."""
@@ -157,7 +219,42 @@ class Group:
         requests, node.reads = node.reads, []
         for request in requests:
             found = node.disk.entries[request.first_index - 1 : request.last_index]
-            node.raft.lines_read(request, [line for _, line in found])
+            is_there = request.first_index > node.disk.snapshot_index
+            node.raft.lines_read(request, [line for _, line in found] if is_there else [])
+        chunk_reads, node.chunk_reads = node.chunk_reads, []
+        for chunk in chunk_reads:
+            is_kept = chunk.snapshot == node.disk.snapshot
+            data = node.disk.file[chunk.offset : chunk.offset + chunk.bytes_max]
+            node.raft.chunk_read(chunk, data if is_kept else None)
+        self.work(node_id)
+
+    def receive(self, node_id: str) -> None:
+        """The disk writes a piece of a snapshot, or installs one that is complete."""
+        node = self.nodes[node_id]
+        chunk, node.chunk = node.chunk, None
+        if chunk is not None:
+            node.received = node.received[: chunk.offset] + chunk.data
+            node.raft.chunk_written(chunk)
+        facts, node.installing = node.installing, None
+        if facts is not None:
+            assert node.writing is None or not node.writing[0].lines, "the log is quiet while it is replaced"
+            if node.disk.install(facts, node.received):
+                membership = self._membership_on(node.disk)
+                node.released = [line for _, line in node.disk.entries]
+                node.raft.snapshot_installed(
+                    facts, membership.current if membership is not None else node.raft.log.membership.current
+                )
+                node.raft.snapshot = facts
+            else:
+                node.raft.install_refused()
+        self.work(node_id)
+
+    def fold(self, node_id: str, index: int | None = None) -> None:
+        """This node's disk keeps a snapshot instead of its entries up to here (by default all released)."""
+        node = self.nodes[node_id]
+        node.disk.fold(len(node.released) if index is None else index)
+        node.raft.snapshot = node.disk.snapshot
+        node.raft.log.compact_to(node.disk.snapshot_index)
         self.work(node_id)
 
     # What a host does
@@ -181,6 +278,9 @@ class Group:
             node.writing = write, terms
         self._post(ready.messages)
         node.reads += ready.reads
+        node.chunk_reads += ready.chunk_reads
+        node.chunk = ready.chunk or node.chunk
+        node.installing = ready.install or node.installing
         if ready.role is Role.LEADER:
             self._check_leader(node, ready.term)
         self._release(node, core)
@@ -226,7 +326,7 @@ class Group:
 
     def isolate(self, node_id: str) -> None:
         """Nothing gets to or from this node."""
-        for other in self.voters - {node_id}:
+        for other in set(self.nodes) - {node_id}:
             self.cut(node_id, other)
             self.cut(other, node_id)
 
@@ -269,9 +369,12 @@ class Group:
                 if node.writing is not None:
                     is_quiet = False
                     self.persist(node_id)
-                if node.reads:
+                if node.reads or node.chunk_reads:
                     is_quiet = False
                     self.read(node_id)
+                if node.chunk is not None or node.installing is not None:
+                    is_quiet = False
+                    self.receive(node_id)
             if is_quiet:
                 self.check_logs()
                 return
@@ -297,6 +400,23 @@ class Group:
         """A leader decides lines. Returns the first's index."""
         index = self[node_id].propose(lines)
         self.work(node_id)
+        return index
+
+    def join(self, node_id: str) -> None:
+        """A node that knows nobody starts, with an empty disk."""
+        self.nodes[node_id] = Node(node_id, Disk())
+        self.start(node_id)
+
+    def change_members(self, leader: str, *voters: str, learners: Iterable[str] = ()) -> int:
+        """The leader decides who is a member, if it may; it holds from when it is in the log."""
+        core = self[leader]
+        problem = core.members_problem
+        assert problem is None, problem
+        members = [Member(v) for v in voters] + [Member(each, voter=False) for each in learners]
+        event = Members(core.next_index, core.term, 0, "g", members)
+        index = core.propose([encode_line(event)])
+        core.members_proposed(index, configuration_of(event))
+        self.work(leader)
         return index
 
     def sent(self, kind: type[PeerMessage], *, source: str | None = None) -> list[PeerMessage]:

@@ -241,7 +241,7 @@ class Party:
         self.turned()
         if not self.is_alive or self._follow_announcement():
             return
-        hint = dialog.redirect
+        hint, dialog.redirect = dialog.redirect, None
         route = self._route
         self._go(route.redirected(address, hint) if hint else route.failed(address, dialog.trouble))
 

@@ -138,7 +138,8 @@ class Link:
         if self.dialog.fatal is not None or self._closed is not None:
             self.stop()
         elif not self._follow_announcement():
-            address, hint = self._main.address, self.dialog.redirect
+            # A hint is followed once: when no connection can be made there, that server gave none.
+            address, hint, self.dialog.redirect = self._main.address, self.dialog.redirect, None
             self._go(self.route.redirected(address, hint) if hint else self.route.failed(address, why))
 
     # -- the connection that watches

@@ -1,0 +1,23 @@
+"""What seeds of groups have found, each as the shortest story."""
+
+from tests.groupsim.stories import Story
+
+
+def test_a_client_finds_the_new_leader_when_the_node_it_was_sent_to_and_the_next_one_are_gone() -> None:
+    """Seed 100022: a hint that led nowhere was followed again and again, between two nodes that were gone."""
+    story = Story("stale hint", size=5)
+    leader = story.leader()
+    nodes = story.group.nodes
+    beside = nodes[(nodes.index(leader) + 1) % 5]
+    story.run(500)
+    away = {leader.node_id, beside.node_id}
+    for node in (leader, beside):
+        story.group.cut_clients(node)
+    for client in story.clients:
+        client.dialog.redirect = leader.address
+    story.group.peers.cut_between(away, set(story.group.by_id))
+    for party in (*story.clients, *story.workers):
+        party.hang_up()
+    story.run(60_000)
+    assert story._what_is_open() == []
+    story.end()
