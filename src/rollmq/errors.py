@@ -363,7 +363,8 @@ class ClientClosed(RollmqError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this client is not open. Nothing was sent. Use it inside `async with Client(…) as client:`."
+            "this client is closed, or was not entered. Nothing was sent for this call. Use it inside "
+            "`async with Client(…) as client:`. Jobs that were accepted go on; ask for them by their ids."
         )
 
 

@@ -77,6 +77,14 @@ UNSEEN_BYTES_MAX: Final = 32 * 1024 * 1024
 READS_PER_CONNECTION_MAX: Final = 4
 """ReadLogs of one connection that wait for their answer: enough to keep a reader busy."""
 
+# Client: what one session keeps in memory
+UNANSWERED_MAX: Final = 16_384
+"""Submits of one client that are neither accepted nor refused: each is kept, to be repeated."""
+UNANSWERED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of their payloads; one more is let in while it is not reached."""
+RESULTS_AWAITED_MAX: Final = 100_000
+"""Jobs of one session that the node tells the end of by itself; further ones are asked for one by one."""
+
 # --- store: the state directory -------------------------------------------------------------------
 
 WAL_BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX

@@ -105,8 +105,8 @@ class Link:
         for timer in (self._retry, self._watch_retry):
             if timer is not None:
                 timer.cancel()
-        self._watching.drop("stopped")
-        self._main.drop("stopped")
+        self._watching.stop()
+        self._main.stop()
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 
@@ -120,7 +120,7 @@ class Link:
 
     def _flush(self) -> None:
         self._is_flushing = False
-        if self._main.is_open:
+        if not self.is_stopped:
             self._main.turn()
 
     def _main_turned(self) -> None:
@@ -202,6 +202,7 @@ class _Tie:
         self._timer: asyncio.TimerHandle | None = None
         self._wake_us = NEVER_US
         """When the timer rings."""
+        self._is_stopped = False
 
     @property
     def is_open(self) -> bool:
@@ -249,12 +250,10 @@ class _Tie:
         self._turned()
         if dialog.out:
             self._write()
-        if self._line is None:
-            return
-        if dialog.is_over:
+        if self._line is not None and dialog.is_over:
             self.drop(dialog.trouble, is_told=True)
-        elif dialog.next_us < self._wake_us:
-            self._set_timer(dialog.next_us)
+        else:
+            self._arm()
 
     def lost(self, why: str) -> None:
         """The other side closed, or the network did."""
@@ -266,9 +265,6 @@ class _Tie:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer, self._wake_us = None, NEVER_US
         line, self._line = self._line, None
         if line is None:
             return
@@ -277,8 +273,16 @@ class _Tie:
             line.gone.add_done_callback(self.closing.discard)
             line.close()
         self._dialog.lost(monotonic_us())
+        self._arm()
         if is_told:
             self._ended(why)
+
+    def stop(self) -> None:
+        """For good."""
+        self._is_stopped = True
+        self.drop("stopped")
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _write(self) -> None:
         out, line = self._dialog.out, self._line
@@ -286,7 +290,11 @@ class _Tie:
             line.write(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
 
-    def _set_timer(self, at_us: int) -> None:
+    def _arm(self) -> None:
+        """Have the dialog ticked in time, connected or not: patience ends also when nobody is there."""
+        at_us = self._dialog.next_us
+        if at_us >= self._wake_us or self._is_stopped:
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._wake_us = at_us
