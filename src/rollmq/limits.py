@@ -158,6 +158,9 @@ APPENDS_INFLIGHT_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of these, in all: what a hung follower may hold in buffers."""
 UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of lines decided and not committed: beyond it submits are refused. A second or two of the fastest disk."""
+PEER_UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of one node's messages that another has not taken: beyond it they are dropped, and sent again when it asks.
+Twice what may be unanswered, so that nothing is dropped on a connection that works."""
 TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of written and committed lines kept in memory, so that a follower's short absence costs no disk reads."""
 
@@ -211,7 +214,10 @@ CENSUS_EXECS_MAX: Final = 1_000
 CENSUS_WORKERS_MAX: Final = 1_000
 """Workers that a marker's census names."""
 
-# The leader's turns
+# A node's turns
+APPLIES_PER_TURN: Final = 4_096
+"""Entries that a node which does not lead applies before it looks at its messages again: some 30 ms, far
+below a heartbeat."""
 TURN_GAP_MAX_US: Final = 2_000_000
 """Turns further apart than this mean that the process stood still: a host ticks several times a second."""
 ASSIGNS_PER_TURN: Final = 2_000

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from rollmq import limits
+from rollmq.core.raft_ready import RaftSettings
 from rollmq.errors import RollmqError
 from rollmq.store.opening import StoreOptions
 
@@ -32,10 +33,30 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
 @click.option("--state", default=Path("state"), show_default=True, type=PATH, help="Directory of its state.")
 @click.option(
     "--role",
-    type=click.Choice(["leader", "follower"]),
-    default="leader",
+    type=click.Choice(["auto", "leader", "follower"]),
+    default="auto",
     show_default=True,
-    help="leader: a group of one. follower: stores nothing, sends everybody to --leader.",
+    help="auto: alone, or in a group with --peers, which elects its leader. leader: a group of one. follower: "
+    "stores nothing, sends everybody to --leader.",
+)
+@click.option("--group", default="default", show_default=True, help="The group's name.")
+@click.option(
+    "--peers", default="", metavar="H:P,…", help="Where all nodes of the group are; itself may be among them."
+)
+@click.option(
+    "--heartbeat-ms",
+    type=click.IntRange(10, 10_000),
+    default=limits.HEARTBEAT_US // 1000,
+    show_default=True,
+    help="Between two signs of life of the leader.",
+)
+@click.option(
+    "--election-ms",
+    type=(int, int),
+    default=(limits.ELECTION_US_MIN // 1000, limits.ELECTION_US_MAX // 1000),
+    show_default=True,
+    metavar="MIN MAX",
+    help="Silence of the leader before an election, by chance between these.",
 )
 @click.option("--leader", default="", metavar="H:P", help="Of a static follower: where the leader is.")
 @click.option("--advertise", default="", metavar="H:P", help="What others are told, if not HOST:PORT.")
@@ -79,6 +100,10 @@ def serve(
     host: str,
     state: Path,
     role: str,
+    group: str,
+    peers: str,
+    heartbeat_ms: int,
+    election_ms: tuple[int, int],
     leader: str,
     advertise: str,
     assign: str,
@@ -94,6 +119,9 @@ def serve(
 
     if (role == "follower") != bool(leader):
         raise click.UsageError("--role follower and --leader H:P go together")
+    raft = _raft_settings(heartbeat_ms, *election_ms)
+    if role == "leader" and peers:
+        raise click.UsageError("--role leader is a group of one; with --peers use --role auto")
     store = StoreOptions(
         disk_free_bytes_min=disk_free_min * MIB,
         snapshot_every_entries=snapshot_every,
@@ -107,11 +135,33 @@ def serve(
             state=state,
             advertise=advertise,
             leader=leader,
+            group=group,
+            peers=tuple(_addresses(peers)),
+            raft=raft,
             token=_token(token_file),
             is_eager=assign == "eager",
             store=store,
         )
     )
+
+
+def _raft_settings(heartbeat_ms: int, election_min_ms: int, election_max_ms: int) -> RaftSettings:
+    if not heartbeat_ms < election_min_ms <= election_max_ms:
+        raise click.UsageError("--election-ms MIN MAX: MIN above --heartbeat-ms, and not above MAX")
+    return RaftSettings(
+        heartbeat_us=heartbeat_ms * 1000,
+        election_us_min=election_min_ms * 1000,
+        election_us_max=election_max_ms * 1000,
+    )
+
+
+def _addresses(text: str) -> list[str]:
+    found = [each.strip() for each in text.split(",") if each.strip()]
+    for each in found:
+        host, _, port = each.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise click.UsageError(f"--peers: {each!r} is no HOST:PORT")
+    return found
 
 
 def _token(path: Path | None) -> str:

@@ -5,20 +5,22 @@ The host hands in time and messages, does what `ready` says, and tells when it i
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rollmq.core.ahead import Ahead, events_of
 from rollmq.core.effects import AnyEffect, Assigned
-from rollmq.core.events import SnapshotMarker
+from rollmq.core.events import AnyEvent, SnapshotMarker
 from rollmq.core.leader import Leader, SegmentFacts
-from rollmq.core.line import decode_line
+from rollmq.core.line import LineDamaged, decode_line
 from rollmq.core.log_time import LogTime
 from rollmq.core.machine import Machine
 from rollmq.core.raft import RaftCore
-from rollmq.core.raft_messages import PeerMessage
+from rollmq.core.raft_messages import AppendEntries, PeerMessage
 from rollmq.core.raft_ready import Ready, Role, Write
 from rollmq.core.segment_digest import SegmentDigest
-from rollmq.limits import TURN_GAP_MAX_US
+from rollmq.errors import ReplicaDiverged
+from rollmq.limits import APPLIES_PER_TURN, TURN_GAP_MAX_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Work:
     needs_rebuild: bool
     """The machine had applied entries that were cut: load it again from snapshot and log, off the loop,
     and call `rebuilt`. Until then this node neither leads nor campaigns."""
+    is_unfinished: bool = False
+    """More can be applied than one turn may: take what else has come, then call `ready` again."""
 
 
 class Replica:
@@ -67,6 +71,12 @@ class Replica:
         self._is_eager = is_eager
         self._early: list[AnyEffect] = []
         self._is_rebuilding = False
+        self._ahead = Ahead()
+        self._applied_in_turn = 0
+        self._waits_for_lines = False
+        """What is to be applied next is being read from the store."""
+        self.damaged_count = 0
+        """Messages of peers with a line that was not what its sender said: dropped, and sent again."""
         self._mono_us = 0
         self._wall_us = 0
 
@@ -135,6 +145,7 @@ class Replica:
 
     def ready(self) -> Work:
         """What there is to do. Call it after each turn's inputs, and again after `persisted`."""
+        self._applied_in_turn, self._waits_for_lines = 0, False
         self._follow_role()
         if self.leader is not None:
             self.leader.intake.is_overloaded = not self.raft.can_propose
@@ -148,8 +159,16 @@ class Replica:
                 needs_rebuild = self._cut(ready.cut_from)
             if ready.role is not Role.LEADER:
                 self._step_down()
-            self._apply_committed(ready)
-        return Work(ready, self._release(), needs_rebuild)
+        if ready is not None or self.machine.last_index < self.raft.commit_index:
+            self._apply_committed()
+        return Work(ready, self._release(), needs_rebuild, self._is_unfinished)
+
+    @property
+    def _is_unfinished(self) -> bool:
+        if self._is_rebuilding or self._waits_for_lines:
+            return False
+        goal = self.raft.log.last_index if self.raft.needs_noop else self.raft.commit_index
+        return self.machine.last_index < goal
 
     def persisted(self, write: Write) -> None:
         """All of this write is synced."""
@@ -157,11 +176,52 @@ class Replica:
         self.raft.persisted(write)
         self._after_raft()
 
+    @property
+    def is_rebuilding(self) -> bool:
+        """The machine is being loaded anew: it holds entries that were cut."""
+        return self._is_rebuilding
+
     def step(self, message: PeerMessage) -> None:
-        """One message of a peer."""
+        """One message of a peer. Lines are checked before anything is done with them, and decoded once."""
+        events: list[AnyEvent] = []
+        if isinstance(message, AppendEntries) and message.lines:
+            try:
+                events = events_of(message)
+            except LineDamaged:
+                self.damaged_count += 1
+                return
         self._before_raft()
         self.raft.step(message)
         self._after_raft()
+        if isinstance(message, AppendEntries) and events:
+            self._followed(message, events)
+
+    def _followed(self, message: AppendEntries, events: list[AnyEvent]) -> None:
+        """Raft has taken these lines, or has not: what they mean is kept for when they are committed."""
+        log = self.raft.log
+        last_index = message.prev_index + len(events)
+        if log.last_index == last_index and log.matches(last_index, events[-1].term):
+            self._ahead.add(message.prev_index + 1, events)
+        if log.new_markers:
+            markers, log.new_markers = log.new_markers, []
+            for index in markers:
+                self._check_marker(index)
+
+    def _check_marker(self, index: int) -> None:
+        """Rule 5: a marker over other bytes than ours is refused before it is confirmed.
+
+        A node that is far behind does not have these lines at hand; it looks when it applies the marker.
+        """
+        digest, log = self._segment, self.raft.log
+        if self._is_rebuilding or not log.held_index <= digest.next_index <= index:
+            return
+        *lines, marker = log.lines(digest.next_index, index)
+        digest = digest.copy()
+        digest.add_all(lines)
+        event = decode_line(marker)
+        assert isinstance(event, SnapshotMarker)
+        if event.segment_digest != digest.hexdigest():
+            self.raft.refuse_marker(index)
 
     # -- leading
 
@@ -189,6 +249,13 @@ class Replica:
         last_us = max(self.machine.last_at_us, self._led_until_us)
         self._log_time = LogTime(last_at_us=last_us, mono_us=self._mono_us, wall_us=self._wall_us)
         if self.machine.last_index == 0 or self._founders == [self.raft.node_id]:
+        if not self._apply_to(self.raft.log.last_index):
+            return  # the rest in the next turns
+        self._ahead.clear()
+        self._log_time = LogTime(
+            last_at_us=self.machine.last_at_us, mono_us=self._mono_us, wall_us=self._wall_us
+        )
+        if self.machine.last_index == 0 or self.raft.log.membership.current.voters == {self.raft.node_id}:
             # A new group has no time to contradict; alone, starting the node is the operator's word.
             self._log_time.step(self._wall_us)
         now_us = self._log_time.read(mono_us=self._mono_us, wall_us=self._wall_us)
@@ -230,27 +297,51 @@ class Replica:
 
     # -- the log goes on
 
-    def _apply_committed(self, ready: Ready) -> None:
+    def _apply_committed(self) -> None:
         if self._is_rebuilding:
             return  # this machine holds entries that were cut: nothing of what is committed is applied in it
+        commit_index = self.raft.commit_index
         if self.leader is None:
-            self._apply_to(ready.commit_index)
-        applied_index = min(ready.commit_index, self.machine.last_index)
+            self._apply_to(commit_index)
+        applied_index = min(commit_index, self.machine.last_index)
         if applied_index > self.raft.log.applied_index:
             self.raft.applied(applied_index)
 
-    def _apply_to(self, index: int) -> None:
-        first_index = self.machine.last_index + 1
-        if first_index > index:
-            return
-        lines = self.raft.log.lines(first_index, index)
-        for line in lines:
-            event = decode_line(line)
+    def _apply_to(self, index: int) -> bool:
+        """Apply entries up to this one, as many as a turn may. Whether all are."""
+        log, machine = self.raft.log, self.machine
+        while machine.last_index < index:
+            if self._applied_in_turn >= APPLIES_PER_TURN:
+                return False
+            first_index = machine.last_index + 1
+            last_index = min(index, machine.last_index + APPLIES_PER_TURN - self._applied_in_turn)
+            lines: list[bytes] | None
+            if first_index < log.held_index:
+                lines = self.raft.want_own_lines(first_index, min(last_index, log.held_index - 1))
+                if lines is None:
+                    self._waits_for_lines = True
+                    return False
+                last_index = first_index + len(lines) - 1
+            else:
+                lines = log.lines(first_index, last_index)
+            events = self._ahead.take(first_index, last_index)
+            self._apply_lines(lines, events if events is not None else map(decode_line, lines))
+            self._applied_in_turn += len(lines)
+        return True
+
+    def _apply_lines(self, lines: list[bytes], events: Iterable[AnyEvent]) -> None:
+        apply, segment = self.machine.apply, self._segment
+        begin = 0
+        for at, event in enumerate(events):
             if type(event) is SnapshotMarker:
-                # Rule 5: what is committed here and what its leader had must be the same bytes, or we stop.
-                assert event.segment_digest == self._segment.hexdigest(), f"the segment before {event.index}"
-            self.machine.apply(event)
-            self._segment.add(line)
+                segment.add_block(b"".join(lines[begin:at]), lines_count=at - begin)
+                begin = at + 1
+                if event.segment_digest != segment.hexdigest():
+                    # What is committed here and what its leader had must be the same bytes.
+                    raise ReplicaDiverged(index=event.index, what="the segment that this marker ends")
+                segment.add(lines[at])
+            apply(event)
+        segment.add_block(b"".join(lines[begin:]), lines_count=len(lines) - begin)
 
     def _cut(self, cut_from: int) -> bool:
         """Entries from here on came to nothing. Whether the machine had applied one of them.
@@ -258,6 +349,7 @@ class Replica:
         While it is being rebuilt another cut changes nothing: what is loaded is committed, and is never cut.
         """
         self._step_down()
+        self._ahead.cut(cut_from)
         if self._is_rebuilding or cut_from > self.machine.last_index:
             return False
         self._is_rebuilding = True
@@ -273,6 +365,7 @@ class Replica:
         if self.machine.queues is not None:
             self.machine.queues.dispose()
         self.machine, self._segment = machine, segment
+        self._ahead.clear()
         self._is_rebuilding = False
         self.raft.hold_campaign(False)
 

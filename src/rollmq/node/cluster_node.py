@@ -6,22 +6,29 @@ tells what is committed; what arrives while a write runs goes into the next one.
 """
 
 import asyncio
-from collections.abc import Callable
+import random
+import secrets
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from rollmq.core.leader import Leader
-from rollmq.core.raft_ready import Role, Write
+from rollmq.core.raft_messages import PeerMessage
+from rollmq.core.raft_ready import Ready, Role, Write
 from rollmq.limits import TURN_GAP_MAX_US, UNSENT_BYTES_ALL_MAX
 from rollmq.node.conn import Conn
+from rollmq.node.dialing import Dialer
 from rollmq.node.door import Door
 from rollmq.node.log_reader import LogServer
 from rollmq.node.logs import EventLog
+from rollmq.node.peer_hello import PeerFacts, PeerIdentity
+from rollmq.node.peers import Peers
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.starting import Started, mono_us, wall_us
 from rollmq.node.store_thread import StoreThread
 from rollmq.node.upkeep import Upkeep
 from rollmq.wire.message import Frame
+from rollmq.wire.peer_headers import LeaderHelloHeader
 
 TICK_S: Final = 0.02
 """How often due things are looked at: delays and timeouts are this exact, and a quiet node sleeps."""
@@ -38,24 +45,24 @@ class ClusterNode:
         directory: Path,
         *,
         log: EventLog,
-        address: str,
-        token: str,
+        me: PeerIdentity,
+        peers: Sequence[str],
         on_stop: Callable[[str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.store = started.store
         self.replica = started.replica
-        self.token = token
+        self.token = me.token
         self.node_id = self.store.identity.node_id
         self.group = self.store.identity.group
-        self._address = address
+        self._address = me.address
         self._log = log
         self._on_stop = on_stop
         self._began_us = mono_us()
         self._mono_us = self._began_us
         self._turn_is_due = False
-        self._told_role: tuple[int, Role] | None = None
+        self._told_role: tuple[int, Role, str | None] | None = None
         self._sealed_index = 0
         """The newest marker for which sealing was asked."""
         self._checked: list[Conn] = []
@@ -70,6 +77,16 @@ class ClusterNode:
             flush=self.door.flush,
             group=self.group,
         )
+        self._dialer = Dialer()
+        self.peers = Peers(
+            self,
+            me,
+            addresses=peers,
+            dial=self._dialer.dial,
+            chance=random.random,
+            new_id=lambda: secrets.token_bytes(16),
+        )
+        self._told_refusals: dict[str, str] = {}
         self._tick()
 
     # -- what the door asks
@@ -86,7 +103,18 @@ class ClusterNode:
 
     def leader_address(self) -> str | None:
         """Where clients and workers are to go."""
-        return self._address if self.replica.leader is not None else None
+        if self.replica.leader is not None:
+            return self._address
+        leader_id = self.replica.raft.leader_id
+        return self.peers.address_of(leader_id) if leader_id not in (None, self.node_id) else None
+
+    def why_no_leader(self) -> str:
+        """For people: whom a majority lacks."""
+        if self.leader_address() is not None:
+            return ""
+        unreached = [f"{address} ({why})" for address, why in self.peers.unreached()]
+        lacking = f"; not reached: {', '.join(unreached)}" if unreached else ""
+        return f"no leader is known in term {self.term}, an election may be under way{lacking}"
 
     def mono_us(self) -> int:
         """The monotonic clock as of this turn."""
@@ -107,6 +135,48 @@ class ClusterNode:
     def read_log(self, conn: Conn, frame: Frame) -> None:
         """A ReadLog."""
         self.reader.read(conn, frame)
+
+    # -- what the peers ask
+
+    def peer_hello(self, conn: Conn, frame: Frame) -> None:
+        """Another node says who it is."""
+        self.peers.answer_hello(conn, frame)
+
+    def peer_frame(self, conn: Conn, frame: Frame) -> None:
+        """A message of another node, on a connection that it dialed."""
+        self.peers.take_frame(conn, frame)
+
+    def peer_lost(self, conn: Conn) -> None:
+        """Such a connection is gone."""
+        self.peers.dropped(conn)
+
+    def step(self, message: PeerMessage) -> None:
+        """A message for Raft."""
+        self.replica.step(message)
+
+    def peer_broken(self, node_id: str) -> None:
+        """Its process is likely to be gone: if it led, an election begins soon."""
+        self.replica.raft.peer_reset(node_id)
+
+    def peer_facts(self) -> PeerFacts:
+        """What this node tells of itself."""
+        raft, members = self.replica.raft, self.replica.machine.members
+        ids = tuple(each.node_id for each in members.members) if members is not None else ()
+        return PeerFacts(raft.term, raft.log.last_index, ids, wall_us())
+
+    def peer_said_hello(self, hello: LeaderHelloHeader, *, dialed: str) -> None:
+        """A node is there."""
+        self._told_refusals.pop(hello.address, None)
+        if dialed:
+            self._log("peer_connected", node=hello.node_id, address=dialed)
+        if hello.node_id == self.replica.raft.leader_id:
+            self.door.announce_leader()
+
+    def peer_refused(self, address: str, code: str, text: str) -> None:
+        """An operator should know; once is enough."""
+        if self._told_refusals.get(address) != code:
+            self._told_refusals[address] = code
+            self._log("peer_refused", address=address, code=code, reason=text)
 
     def facts(self) -> NodeFacts:
         """What `status` says of this node."""
@@ -160,17 +230,29 @@ class ClusterNode:
             raft = work.raft
             if raft is None and not work.effects:
                 break
-            assert not work.needs_rebuild, "a single voter cuts nothing"
             if raft is not None:
-                if raft.role_changed:
-                    self._role_changed(raft.term, raft.role)
-                if raft.write is not None:
-                    self._persist(raft.write)
+                self._do(raft)
+            if work.needs_rebuild:
+                self._log("rebuild_needed", cut_from=raft.cut_from if raft is not None else 0)
             door.tell(work.effects)
+        if work.is_unfinished:
+            self.begin_turn()
         if replica.raft.commit_index != commit_index:
             self.reader.committed()
         self._seal_what_is_due()
+        self.peers.flush()
         door.flush()
+
+    def _do(self, raft: Ready) -> None:
+        """What Raft asks for: the write begins first, and messages leave beside it."""
+        if raft.write is not None:
+            self._persist(raft.write)
+        if raft.messages:
+            self.peers.send(raft.messages)
+        for request in raft.reads:
+            self.reader.read_lines(request, self.replica.raft.lines_read, self.begin_turn)
+        if raft.role_changed:
+            self._role_changed(raft)
 
     def _persist(self, write: Write) -> None:
         self._thread.do(lambda: self.store.persist(write), lambda _: self._persisted(write))
@@ -178,6 +260,7 @@ class ClusterNode:
     def _persisted(self, write: Write) -> None:
         if not self._turn_is_due:
             self._read_clocks()
+        self.peers.send(write.messages_after)
         self.replica.persisted(write)
         self.turn()
 
@@ -188,13 +271,16 @@ class ClusterNode:
             self._sealed_index = marker_index
             self.upkeep.seal(log.commit_index)
 
-    def _role_changed(self, term: int, role: Role) -> None:
-        if (term, role) == self._told_role:
+    def _role_changed(self, raft: Ready) -> None:
+        told, self._told_role = self._told_role, (raft.term, raft.role, raft.leader_id)
+        if told == self._told_role:
             return
-        was_leader = self._told_role is not None and self._told_role[1] is Role.LEADER
-        self._told_role = (term, role)
-        self._log("role_changed", role=role.value, term=term)
-        if was_leader:
+        was_leader = told is not None and told[1] is Role.LEADER
+        if told is None or told[:2] != (raft.term, raft.role):
+            self._log("role_changed", role=raft.role.value, term=raft.term)
+        elif raft.leader_id is not None:
+            self._log("leader_known", leader=raft.leader_id, term=raft.term)
+        if was_leader and raft.role is not Role.LEADER:
             self.door.send_away()
         self.door.announce_leader()
 
@@ -208,6 +294,7 @@ class ClusterNode:
             leader.intake.is_disk_low = self.upkeep.disk.is_low
         self.replica.tick()
         self._check_connections()
+        self.peers.tick(self.replica.raft.log.membership.current.all)
         self.upkeep.look(self.replica, now_us=self._mono_us)
         self.turn()
 
@@ -253,6 +340,8 @@ class ClusterNode:
         """Give everything back. Blocks for the last write."""
         if self._ticker is not None:
             self._ticker.cancel()
+        self._dialer.close()
+        self.peers.close()
         for conn in list(self.door.conns):
             self.door.drop(conn)
         self.reader.close()

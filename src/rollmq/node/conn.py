@@ -60,6 +60,7 @@ class Conn:
         "late_seqs",
         "liveness",
         "out",
+        "peer_id",
         "pipe",
         "reads",
         "session",
@@ -77,6 +78,8 @@ class Conn:
         self.worker_id = ""
         self.by = ""
         """The operator at the other end."""
+        self.peer_id = ""
+        """The node of this group at the other end."""
         self.is_greeted = False
         """Its hello was answered; until then it counts as a stranger."""
         self.reads = 0

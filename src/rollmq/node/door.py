@@ -58,6 +58,17 @@ class Host(Protocol):
         """What queries say of this node beside its queues."""
 
     def read_log(self, conn: Conn, frame: Frame) -> None: ...
+    def peer_hello(self, conn: Conn, frame: Frame) -> None:
+        """Another node says who it is. Raises ProtocolError."""
+
+    def peer_frame(self, conn: Conn, frame: Frame) -> None:
+        """A message of another node. Raises ProtocolError."""
+
+    def peer_lost(self, conn: Conn) -> None:
+        """Its connection is gone."""
+
+    def why_no_leader(self) -> str:
+        """Why nobody leads, as far as this node knows; empty when somebody does."""
 
 
 class Door:
@@ -138,6 +149,8 @@ class Door:
             conn.flush()
         conn.pipe.close()
         leader = self.host.leader
+        if conn.peer_id:
+            self.host.peer_lost(conn)
         if conn.worker_id and self.workers.get(conn.worker_id) is conn:
             del self.workers[conn.worker_id]
             if leader is not None:
@@ -167,7 +180,7 @@ class Door:
 
     def send_away(self) -> None:
         """This node does not lead any more: whoever needs a leader is told where it is, and dropped."""
-        header = encode_header(h.NotLeaderHeader(leader=self.host.leader_address(), term=self.host.term))
+        header = self._not_leader_header()
         for conn in list(self.conns):
             if conn.session.role in (Role.CLIENT, Role.WORKER, Role.OPERATOR):
                 conn.send(Frame(MsgType.NOT_LEADER, header=header))
@@ -236,7 +249,9 @@ class Door:
         elif kind == MsgType.HELLO_OPERATOR:
             self._hello_operator(conn, frame)
         elif kind == MsgType.LEADER_HELLO:
-            raise violation(ErrorCode.NOT_A_MEMBER, "this node is alone in its group", frame)
+            self.host.peer_hello(conn, frame)
+        elif conn.session.role is Role.PEER and kind != MsgType.PONG:
+            self.host.peer_frame(conn, frame)
         elif kind in (MsgType.HELLO_CLIENT, MsgType.HELLO_WORKER) and conn.session.role is Role.WATCHER:
             self._hello_watcher(conn, frame)
         elif kind != MsgType.PONG:
@@ -244,8 +259,13 @@ class Door:
 
     def not_leader(self, conn: Conn) -> None:
         """Send it to the leader; the connection closes behind that."""
-        header = h.NotLeaderHeader(leader=self.host.leader_address(), term=self.host.term)
-        conn.send(Frame(MsgType.NOT_LEADER, header=encode_header(header)))
+        conn.send(Frame(MsgType.NOT_LEADER, header=self._not_leader_header()))
+
+    def _not_leader_header(self) -> bytes:
+        host = self.host
+        return encode_header(
+            h.NotLeaderHeader(leader=host.leader_address(), term=host.term, why=host.why_no_leader())
+        )
 
     def _check_token(self, token: str, frame: Frame) -> None:
         if self.host.token and not hmac.compare_digest(token.encode(), self.host.token.encode()):
@@ -330,6 +350,10 @@ class Door:
             cap=greeting.cap,
         )
         conn.send(Frame(greeting.kind, corr_id=greeting.msg_id, header=encode_header(header)))
+        self.welcome(conn)
+
+    def welcome(self, conn: Conn) -> None:
+        """Its hello was answered: it is no stranger any more."""
         if conn.session.is_ready and not conn.is_greeted:
             conn.is_greeted = True
             self.strangers_count -= 1

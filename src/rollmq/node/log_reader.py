@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from rollmq.core.line import decode_line
+from rollmq.core.raft_ready import ReadLines
 from rollmq.errors import EntriesGone, StateError
 from rollmq.limits import READS_PER_CONNECTION_MAX
 from rollmq.node.conn import Conn
@@ -39,6 +40,8 @@ class LogServer:
         self._flush = flush
         self._group = group
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollmq-read")
+        self._raft_pool = ThreadPoolExecutor(1, thread_name_prefix="rollmq-read-raft")
+        """Apart, so that a pipeline which reads everything does not hold up a follower."""
         self._waiting: dict[tuple[Conn, bytes], tuple[h.ReadLogHeader, asyncio.TimerHandle]] = {}
 
     def read(self, conn: Conn, frame: Frame) -> None:
@@ -55,6 +58,30 @@ class LogServer:
         timer = self._loop.call_later(header.wait_us / 1e6, self._stop_waiting, key)
         self._waiting[key] = (header, timer)
 
+    def read_lines(
+        self,
+        request: ReadLines,
+        then: Callable[[ReadLines, list[bytes]], None],
+        begin_turn: Callable[[], None],
+    ) -> None:
+        """Raft's own question: lines for a follower that is behind, or for this node's machine."""
+        asked = self._loop.run_in_executor(self._raft_pool, self._lines_for, request)
+
+        def answer(done: "asyncio.Future[list[bytes]]") -> None:
+            if not done.cancelled():
+                begin_turn()
+                then(request, done.result())
+
+        asked.add_done_callback(answer)
+
+    def _lines_for(self, request: ReadLines) -> list[bytes]:
+        """In the reading thread. None are there when they were dropped: then a snapshot is sent."""
+        count = request.last_index + 1 - request.first_index
+        try:
+            return self._store.read_lines(request.first_index, request.bytes_max)[:count]
+        except EntriesGone:
+            return []
+
     def committed(self) -> None:
         """The commit index moved: those who waited may get something."""
         if not self._waiting:
@@ -66,6 +93,7 @@ class LogServer:
 
     def close(self) -> None:
         """No more reads."""
+        self._raft_pool.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _stop_waiting(self, key: tuple[Conn, bytes]) -> None:

@@ -41,6 +41,8 @@ class NodeFacts:
     fold_failures_count: int = 0
     """In a row."""
     fold_failure: str = ""
+    problems: tuple[str, ...] = ()
+    """What else an operator should know."""
     drain_worker: Callable[[str], bool]
     """Ask a connected worker to finish what runs and hand back the rest; whether it is there."""
     stop: Callable[[str], None]
@@ -104,7 +106,7 @@ def _execs(machine: Machine | None) -> dict[str, q.ExecStatus]:
 
 
 def _warnings(node: NodeFacts) -> list[str]:
-    found = []
+    found = [*node.problems]
     if node.is_disk_low:
         found.append("the disk is nearly full: submits are refused, acks go on; make room")
     if node.fold_failures_count:

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
@@ -23,10 +23,13 @@ from rollmq.errors import PortNotUsable, RollmqError
 from rollmq.node.cluster_node import ClusterNode
 from rollmq.node.connection import Connection
 from rollmq.node.door import Door
+from rollmq.node.forming_host import FormingNode
 from rollmq.node.logs import EventLog
+from rollmq.node.peer_hello import PeerIdentity
 from rollmq.node.redirect import StaticFollower
-from rollmq.node.starting import Started, start
+from rollmq.node.starting import OpenedState, Started, be_alone, open_state, start
 from rollmq.store.opening import StoreOptions
+from rollmq.store.store import Store
 
 BACKLOG: Final = 1024
 """Connections that the system may hold before they are accepted: a crowd that comes back at once."""
@@ -43,6 +46,9 @@ class ServeOptions:
     host: str = "127.0.0.1"
     state: Path = Path("state")
     advertise: str = ""
+    group: str = "default"
+    peers: tuple[str, ...] = ()
+    """Where the other nodes of the group are."""
     leader: str = ""
     """Of a static follower: where it sends everybody."""
     token: str = ""
@@ -88,18 +94,25 @@ def serve(options: ServeOptions) -> None:
             _prepare_process()
             uvloop.run(_redirect(options, log))
             return
-        started = start(
-            options.state,
-            options=options.store,
-            raft_settings=options.raft,
-            is_eager=options.is_eager,
-            on_progress=lambda index: log("state_loading", index=index),
-        )
-        _tell_start(log, started)
+        opened = open_state(options.state, options=options.store)
+        if not options.peers:
+            be_alone(opened.store)
+        started = _load(options, opened, log) if opened.store.identity.group else None
         _prepare_process()
-        uvloop.run(_run(options, started, log))
+        uvloop.run(_run(options, opened, started, log))
     finally:
         log.close()
+
+
+def _load(options: ServeOptions, opened: OpenedState, log: EventLog) -> Started:
+    started = start(
+        opened,
+        raft_settings=options.raft,
+        is_eager=options.is_eager,
+        on_progress=lambda index: log("state_loading", index=index),
+    )
+    _tell_start(log, started)
+    return started
 
 
 def _tell_start(log: EventLog, started: Started) -> None:
@@ -144,22 +157,27 @@ def _new_stop() -> Stop:
     return stop
 
 
-async def _run(options: ServeOptions, started: Started, log: EventLog) -> None:
+async def _run(options: ServeOptions, opened: OpenedState, started: Started | None, log: EventLog) -> None:
     stop = _new_stop()
+    way_in = WayIn()
+    server = await _listen(options, way_in)
+    if started is None:
+        started = await _form(options, opened, way_in, stop, log)
+        if started is None:
+            server.close()
+            opened.store.close()
+            log("stopped", reason=stop.why)
+            return
     node = ClusterNode(
         started,
         options.state,
         log=log,
-        address=options.advertise or options.address,
-        token=options.token,
+        me=_identity(options, started.store),
+        peers=options.peers,
         on_stop=stop.ask,
         on_failure=stop.fail,
     )
-    try:
-        server = await _listen(options, node.door)
-    except BaseException:
-        node.close()
-        raise
+    way_in.door = node.door
     log("ready", address=options.address, node=node.node_id, version=__version__)
     await stop.wait()
     server.close()
@@ -173,10 +191,61 @@ async def _run(options: ServeOptions, started: Started, log: EventLog) -> None:
     log("stopped", reason=stop.why)
 
 
+async def _form(
+    options: ServeOptions, opened: OpenedState, way_in: "WayIn", stop: Stop, log: EventLog
+) -> Started | None:
+    """Wait until the group is there (rule 8). None: somebody asked to stop before."""
+    forming = FormingNode(_identity(options, opened.store), options.peers, log=log, on_stop=stop.ask)
+    way_in.door = forming.door
+    stopping = asyncio.ensure_future(stop.wait())
+    either: set[asyncio.Future[Any]] = {stopping, forming.formed}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    way_in.door = None
+    forming.close()
+    if not forming.formed.done():
+        return None
+    stopping.cancel()
+    formed = forming.formed.result()
+    opened.store.set_group(formed.group, formed.founders)
+    log("group_formed", group=formed.group, founders=",".join(formed.founders))
+    return _load(options, opened, log)
+
+
+def _identity(options: ServeOptions, store: Store) -> PeerIdentity:
+    return PeerIdentity(
+        node_id=store.identity.node_id,
+        group=store.identity.group,
+        group_name=options.group,
+        address=options.advertise or options.address,
+        token=options.token,
+        founders=store.identity.founders,
+    )
+
+
+class WayIn:
+    """Whose connections those are that come in now: a node's that waits for its group, then a member's."""
+
+    def __init__(self) -> None:
+        self.door: Door | None = None
+
+    def connection(self) -> asyncio.Protocol:
+        """For the one who dialed."""
+        return Connection(self.door) if self.door is not None else Nobody()
+
+
+class Nobody(asyncio.Protocol):
+    """Between the two nobody is served: he dials again."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
 async def _redirect(options: ServeOptions, log: EventLog) -> None:
     stop = _new_stop()
     follower = StaticFollower(options.leader, token=options.token, on_stop=stop.ask)
-    server = await _listen(options, follower.door)
+    way_in = WayIn()
+    way_in.door = follower.door
+    server = await _listen(options, way_in)
     log("ready", address=options.address, leader=options.leader, version=__version__)
     await stop.wait()
     server.close()
@@ -186,10 +255,10 @@ async def _redirect(options: ServeOptions, log: EventLog) -> None:
         raise stop.failure
 
 
-async def _listen(options: ServeOptions, door: Door) -> asyncio.Server:
+async def _listen(options: ServeOptions, way_in: "WayIn") -> asyncio.Server:
     try:
         return await asyncio.get_running_loop().create_server(
-            lambda: Connection(door), options.host, options.port, backlog=BACKLOG
+            way_in.connection, options.host, options.port, backlog=BACKLOG
         )
     except OSError as error:
         reason = "another process listens there" if error.errno == errno.EADDRINUSE else str(error.strerror)

@@ -19,6 +19,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     node_id: str
     group: str = ""
     """The group's uuid; empty until the group has formed, and no segment is written before."""
+    founders: tuple[str, ...] = ()
+    """Who votes until the log says who is a member. Empty: this node joined a group that was there."""
     format_version: int = FORMAT_VERSION
 
 

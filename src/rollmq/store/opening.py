@@ -69,6 +69,12 @@ class Recovered:
         """The entry as of which `state_lines` is; entries follow from the next one."""
         return self.state.last_index if self.state else 0
 
+    @property
+    def sealed_index(self) -> int:
+        """The last entry that is known to be committed: that of the newest sealed segment, or the state's."""
+        sealed = [scan.last_index for scan in self.scans if scan.name.startswith(f"{layout.HISTORY}/")]
+        return max(sealed, default=self.state_index)
+
     def state_lines(self) -> Iterator[bytes]:
         """The lines of the snapshot for `load_state`; none without one."""
         if self.state is not None:

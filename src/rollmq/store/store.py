@@ -7,7 +7,7 @@ Synchronous, for one thread that is not the event loop; only `read_lines` may ru
 nothing about the queue or the group. After its first failed write it takes nothing more (StoreFailed).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -24,6 +24,7 @@ from rollmq.store.node_file import Identity, write_identity
 from rollmq.store.opening import Opened, Recovered, StoreOptions, open_directory
 from rollmq.store.reader import LogReader
 from rollmq.store.sealed_file import set_aside
+from rollmq.store.snapshot import read_state_lines
 from rollmq.store.vote import write_vote
 
 
@@ -97,13 +98,13 @@ class Store:
         write_vote(self._disk, hard_state)
         self.hard_state = hard_state
 
-    def set_group(self, group: str) -> None:
-        """The group has formed; before that no entry can be written. Durable on return."""
+    def set_group(self, group: str, founders: Sequence[str] = ()) -> None:
+        """The group has formed, by these nodes; before that no entry can be written. Durable on return."""
         self._disk.assert_alive()
         if self.identity.group == group:
             return
         assert not self.identity.group, "a node belongs to one group"
-        identity = Identity(node_id=self.identity.node_id, group=group)
+        identity = Identity(node_id=self.identity.node_id, group=group, founders=tuple(founders))
         write_identity(self._disk, identity)
         self._wal.set_group(group)
         self.identity = identity
@@ -148,6 +149,12 @@ class Store:
         """Lines from entry `first` on, at least one unless it is the next to be written; see LogReader."""
         self._disk.assert_alive()
         return self._reader.read_lines(first, bytes_max)
+
+    def state_lines(self, until_index: int) -> Iterator[bytes] | None:
+        """The lines of the newest snapshot or base that is not ahead of this entry; None without one."""
+        kept = [*layout.snapshots(self._disk), *layout.bases(self._disk)]
+        state = next((each for each in kept if each.last_index <= until_index), None)
+        return read_state_lines(self._disk, state.name) if state is not None else None
 
     def is_disk_low(self) -> bool:
         """Whether submits are to be refused; acks go on."""

@@ -34,6 +34,7 @@ class ErrorCode(StrEnum):
     WORKER_EXISTS = "worker_exists"
     WRONG_GROUP = "wrong_group"
     NOT_A_MEMBER = "not_a_member"
+    NODE_EXISTS = "node_exists"
     # Submits.
     PAYLOAD_TOO_LARGE = "payload_too_large"
     QUEUE_FULL = "queue_full"
@@ -95,6 +96,7 @@ CODE_ROWS: Final[Mapping[ErrorCode, CodeRow]] = {
     ErrorCode.WORKER_EXISTS: CodeRow("another live instance has this worker id", retryable=True, closes=True),
     ErrorCode.WRONG_GROUP: CodeRow("the peer belongs to another group", closes=True),
     ErrorCode.NOT_A_MEMBER: CodeRow("the peer is no member of this group", retryable=True, closes=True),
+    ErrorCode.NODE_EXISTS: CodeRow("another node has this id: a state directory was copied", closes=True),
     ErrorCode.PAYLOAD_TOO_LARGE: CodeRow("the payload is over its limit"),
     ErrorCode.QUEUE_FULL: CodeRow("as many jobs, or as many bytes, wait as may", retryable=True),
     ErrorCode.KEYS_FULL: CodeRow("the client's window of remembered keys is full", retryable=True),

@@ -240,6 +240,8 @@ class NotLeaderHeader(Header, frozen=True):
     """host:port to go to; null = not known, try the others."""
     term: Number = 0
     """The newest term that the node knows: a hint of a higher term beats one of a lower."""
+    why: Text = ""
+    """Why there is no leader, for people; empty when there is one, or when that is not known."""
 
 
 class LeaderIsHeader(Header, frozen=True):

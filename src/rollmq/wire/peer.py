@@ -11,9 +11,9 @@ from rollmq import limits
 from rollmq.core import raft_messages as raft
 from rollmq.errors import ProtocolError
 from rollmq.wire import peer_headers as wire
-from rollmq.wire.codec import encode_header, header_of
+from rollmq.wire.codec import HEAD, LENGTH_MIN, encode_header, header_of
 from rollmq.wire.error_codes import ErrorCode, violation
-from rollmq.wire.message import Frame, MsgType, type_name
+from rollmq.wire.message import NO_ID, Frame, MsgType, type_name
 
 
 class PeerRow(NamedTuple):
@@ -49,6 +49,26 @@ def frame_of(message: raft.PeerMessage, *, group: str) -> Frame:
         payload = message.data
     header = encode_header(_copy(row.header, message, extra))
     return Frame(row.kind, subject=f"cluster.{group}.{row.topic}", header=header, payload=payload)
+
+
+def parts_of(message: raft.PeerMessage, *, group: str, lines: bytes | None = None) -> tuple[bytes, bytes]:
+    """The same as the bytes of a frame, in two parts: what comes before the payload, and the payload.
+
+    `lines` are the message's lines joined, for a sender who has them: they go to several followers.
+    """
+    row = _BY_MESSAGE[type(message)]
+    extra, payload = {}, b""
+    if isinstance(message, raft.AppendEntries):
+        extra = {"lines_count": len(message.lines)}
+        payload = b"".join(message.lines) if lines is None else lines
+    elif isinstance(message, raft.InstallSnapshot):
+        payload = message.data
+    header = encode_header(_copy(row.header, message, extra))
+    subject = f"cluster.{group}.{row.topic}".encode()
+    length = LENGTH_MIN + len(subject) + len(header) + len(payload)
+    assert length <= limits.FRAME_BYTES_MAX, "a line and a chunk fit a frame"
+    head = HEAD.pack(length, row.kind, NO_ID, NO_ID, len(subject), len(header))
+    return head + subject + header, payload
 
 
 def message_of(frame: Frame) -> raft.PeerMessage:

@@ -24,6 +24,11 @@ class LeaderHelloHeader(VersionHeader, frozen=True, kw_only=True):
     """End of its log, for the first start and for repair; 0 = empty."""
     is_empty: bool = False
     """Its directory is new: it has never voted and holds nothing."""
+    founders: tuple[NameOrNone, ...] = ()
+    """Ids of the nodes that begin the group, this one among them: all whom a new node has found, or, once the
+    group has formed, those of whom its uuid is the hash. Empty: not yet known."""
+    members: tuple[NameOrNone, ...] = ()
+    """Ids of the members, learners too, as the committed log says."""
     wall_us: Number = 0
     """Its wall clock, to tell clocks that are far apart."""
     token: Text = ""
