@@ -48,9 +48,9 @@ class ReplicaDiverged(RollmqError):
     def __init__(self, *, index: int, what: str) -> None:
         self.index = index
         super().__init__(
-            f"{what} (entry {index}) is not the same here as in the group. The node stops, so that nothing "
-            f"untrue is served; nothing was changed. The others go on. Keep a copy of its state directory for a "
-            f"bug report, then bring the node in again with an empty one: `rollmq members replace`."
+            f"{what} (entry {index}) is not the same here as in the group. The node stops, so that "
+            f"nothing untrue is served; nothing was changed. The others go on. Keep a copy of its directory for "
+            f"a bug report, then bring the node in again with an empty one: `rollmq members replace`."
         )
 
 

@@ -36,8 +36,8 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
     type=click.Choice(["auto", "leader", "follower"]),
     default="auto",
     show_default=True,
-    help="auto: alone, or in a group with --peers, which elects its leader. leader: a group of one. follower: "
-    "stores nothing, sends everybody to --leader.",
+    help="auto: alone, or with --peers in a group, which elects its leader. leader: a group of one. "
+    "follower: stores nothing, sends everybody to --leader.",
 )
 @click.option("--group", default="default", show_default=True, help="The group's name.")
 @click.option(

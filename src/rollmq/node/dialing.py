@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from typing import Final
+from typing import Final, cast
 
 from rollmq.node.peer_link import PeerLink
 
@@ -24,9 +24,9 @@ class LinkConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        sock = transport.get_extra_info("socket")
+        # uvloop's transports are none of asyncio's classes.
+        self._transport = stream = cast(asyncio.Transport, transport)
+        sock = stream.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._link.opened(self)

@@ -76,8 +76,8 @@ def problem_with(me: PeerIdentity, other: LeaderHelloHeader) -> tuple[ErrorCode,
         return ErrorCode.WRONG_GROUP, text
     if other.node_id == me.node_id and other.address != me.address:
         text = (
-            f"the nodes at {me.address} and {other.address} both have the id {me.node_id}: one directory is a "
-            f"copy of the other. Stop the copy and empty its directory; it must never run beside the original"
+            f"the nodes at {me.address} and {other.address} both have the id {me.node_id}: one directory is "
+            f"a copy of the other. Stop the copy and empty its directory; both must never run at once"
         )
         return ErrorCode.NODE_EXISTS, text
     return None

@@ -131,7 +131,7 @@ class PeerLink:
     # -- messages
 
     def put(self, *parts: bytes) -> bool:
-        """Take a message along. False: it was dropped, because the other side does not read, or is not there."""
+        """Take a message along. False: it was dropped: the other side does not read, or is not there."""
         if self._pipe is None or not self.is_ready:
             return False
         if self._pipe.unsent_bytes() > limits.PEER_UNSENT_BYTES_MAX:

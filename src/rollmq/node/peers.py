@@ -1,8 +1,8 @@
 """The other nodes of the group: who is reached where, and messages to and from them.
 
-Every node dials every other and sends there; what the other dialed is used while that fails. Sans-IO: the host
-dials, hands in bytes and time, and flushes. Queues are bounded: what does not fit is dropped, never waited for
-(pitfall 26), and one slow peer holds up nobody.
+Every node dials every other and sends there; what the other dialed is used while that fails. Sans-IO: the
+host dials, hands in bytes and time, and flushes. Queues are bounded: what does not fit is dropped, never
+waited for (pitfall 26), and one slow peer holds up nobody.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvloop
 
@@ -237,7 +237,7 @@ class Nobody(asyncio.Protocol):
     """Between the two nobody is served: he dials again."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        cast(asyncio.Transport, transport).close()
 
 
 async def _redirect(options: ServeOptions, log: EventLog) -> None:
