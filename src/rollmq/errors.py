@@ -49,8 +49,8 @@ class ReplicaDiverged(RollmqError):
         self.index = index
         super().__init__(
             f"{what} (entry {index}) is not the same here as in the group. The node stops, so that "
-            f"nothing untrue is served; nothing was changed. The others go on. Keep a copy of its directory for "
-            f"a bug report, then bring the node in again with an empty one: `rollmq members replace`."
+            f"nothing untrue is served; nothing was changed. The others go on. Keep a copy of its directory "
+            f"for a bug report, then bring the node in again with an empty one: `rollmq members replace`."
         )
 
 
