@@ -65,6 +65,9 @@ class NodeHost:
     def leader_address(self) -> str | None:
         return self.node.leader_address()
 
+    def why_no_leader(self) -> str:
+        return ""
+
     def mono_us(self) -> int:
         return self.node.mono_us
 
