@@ -66,7 +66,9 @@ def error_classes() -> list[type[BaseException]]:
     return [
         value
         for value in vars(errors).values()
-        if inspect.isclass(value) and issubclass(value, BaseException) and value.__module__ == errors.__name__
+        if inspect.isclass(value)
+        and issubclass(value, BaseException)
+        and value.__module__.startswith(errors.__name__)
     ]
 
 

@@ -244,17 +244,12 @@ class Replica:
 
     def _lead(self) -> None:
         """Apply the whole log, then decide; what is decided is spoken once the noop is committed."""
-        self._apply_to(self.raft.log.last_index)
-        # Delays that ended while this node led, in a term that may have left nothing in the log, have ended.
-        last_us = max(self.machine.last_at_us, self._led_until_us)
-        self._log_time = LogTime(last_at_us=last_us, mono_us=self._mono_us, wall_us=self._wall_us)
-        if self.machine.last_index == 0 or self._founders == [self.raft.node_id]:
         if not self._apply_to(self.raft.log.last_index):
             return  # the rest in the next turns
         self._ahead.clear()
-        self._log_time = LogTime(
-            last_at_us=self.machine.last_at_us, mono_us=self._mono_us, wall_us=self._wall_us
-        )
+        # Delays that ended while this node led, in a term that may have left nothing in the log, have ended.
+        last_us = max(self.machine.last_at_us, self._led_until_us)
+        self._log_time = LogTime(last_at_us=last_us, mono_us=self._mono_us, wall_us=self._wall_us)
         if self.machine.last_index == 0 or self.raft.log.membership.current.voters == {self.raft.node_id}:
             # A new group has no time to contradict; alone, starting the node is the operator's word.
             self._log_time.step(self._wall_us)
