@@ -44,6 +44,7 @@ MAY_IMPORT = {
     "pipeline": USER_SIDE | {"core"},
     "cli": USER_SIDE | {"core", "wire", "store", "node", "console", "testing", "pipeline"},
     "__init__": USER_SIDE,
+    "__main__": frozenset({"cli"}),
 }
 
 # What a room of ours may take from other people's packages. Nothing is taken that is not named here.

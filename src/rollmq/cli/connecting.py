@@ -21,6 +21,7 @@ from rollmq.library.operator import TIMEOUT_S, OperatorConnection, parse_servers
 
 SERVER_ENV: Final = "ROLLMQ_SERVER"
 TOKEN_ENV: Final = "ROLLMQ_TOKEN"
+TIMEOUT_S_MIN: Final = 0.1
 TIMEOUT_S_MAX: Final = 3600.0
 ID_DIGITS: Final = 32
 
@@ -75,6 +76,17 @@ def as_line(value: str) -> str:
     return value
 
 
+def as_seconds(value: str | float) -> float:
+    """How long to wait."""
+    try:
+        seconds = float(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no number of seconds.") from error
+    if not TIMEOUT_S_MIN <= seconds <= TIMEOUT_S_MAX:  # also what is no number at all
+        raise click.BadParameter(f"it must be {TIMEOUT_S_MIN:g} to {TIMEOUT_S_MAX:g} seconds.")
+    return seconds
+
+
 def as_name(value: str) -> str:
     """An id that people choose: of a client, a worker."""
     if len(value) > limits.ID_CHARS_MAX:
@@ -98,7 +110,7 @@ TIMEOUT_OPTION = click.option(
     "--timeout",
     "timeout_s",
     metavar="SECONDS",
-    type=click.FloatRange(min=0.1, max=TIMEOUT_S_MAX),
+    type=as_seconds,
     default=TIMEOUT_S,
     show_default=True,
     help="How long to wait for an answer, an election included.",

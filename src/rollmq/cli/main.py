@@ -4,7 +4,7 @@ Exit codes are `ExitCode`. An error is one line that says what to do; a tracebac
 user can meet. No command's work is done here.
 """
 
-import errno
+import sys
 from enum import IntEnum
 from typing import Any
 
@@ -68,11 +68,15 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except RollmqError as error:
             raise Failed(str(error), code_of(error)) from error
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """A system error that no command foresaw (the disk under our output is full, say) is a line too."""
+        try:
+            return super().main(*args, **options)
         except OSError as error:
-            if error.errno in (errno.EPIPE, None):
-                raise  # EPIPE: whoever read our output has enough, and click ends quietly
             place = f"{error.filename}: " if error.filename else ""
-            raise Failed(f"{place}{error.strerror}") from error
+            Failed(f"{place}{error.strerror or error}").show()
+            sys.exit(ExitCode.FAILED)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
