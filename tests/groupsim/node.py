@@ -360,7 +360,9 @@ class GroupNode(SimNode):
 
     def _seal_what_is_due(self) -> None:
         log, marker_index = self.replica.raft.log, self.replica.segment_first_index - 1
-        if self._sealed_index < marker_index <= min(log.commit_index, log.persisted_index):
+        if not self.is_rebuilding and self._sealed_index < marker_index <= min(
+            log.commit_index, log.persisted_index
+        ):
             self._sealed_index = marker_index
             self.upkeep.seal()
 
@@ -373,13 +375,12 @@ class GroupNode(SimNode):
         is_cut = log.truncate_from is None and self.oracle.writing is None
         if self._is_rebuild_due and is_cut and last_index >= log.applied_index:
             self._is_rebuild_due = False
-            self.later(self.world.between(LOAD_US), partial(self._rebuild, last_index))
+            self.later(self.world.between(LOAD_US), lambda: self.do("rebuild", self._load_anew, self.turn))
 
-    def _rebuild(self, last_index: int) -> None:
-        self.do("rebuild", partial(self._load_anew, last_index), self.turn)
-
-    def _load_anew(self, last_index: int) -> None:
-        """The newest snapshot, then the log after it."""
+    def _load_anew(self) -> None:
+        """The newest snapshot, then the log after it, at least to the end of what is sealed."""
+        log = self.replica.raft.log
+        last_index = min(log.persisted_index, log.commit_index)
         self.world.say(self.name, f"rebuilds its state up to {last_index}")
         self.oracle.counts["rebuilds"] += 1
         snapshots = snapshots_on(self.disk)

@@ -1,0 +1,132 @@
+"""Handing the leadership over (thesis 3.10), and elections after a connection was reset."""
+
+from rollmq.core.raft_messages import RequestVote, TimeoutNow
+from rollmq.core.raft_ready import Role
+from tests.raft_paper.group import MS, Group
+
+
+def led_group() -> Group:
+    group = Group(3)
+    group.elect("n1")
+    group.propose("n1", b"a\n")
+    group.settle()
+    return group
+
+
+def leaders(group: Group) -> list[str]:
+    return [name for name, node in group.nodes.items() if node.core and node.core.role is Role.LEADER]
+
+
+def test_a_transfer_makes_the_named_node_leader_at_once_without_a_timeout() -> None:
+    """Pitfall 17: it asks everybody at once, and their loyalty to the old leader does not count."""
+    group = led_group()
+    now_us = group.now_us
+    assert group["n1"].transfer("n3") is None
+    group.work("n1")
+    group.settle()
+    assert leaders(group) == ["n3"]
+    assert group.now_us == now_us
+    assert group["n1"].role is Role.FOLLOWER
+
+
+def test_without_a_name_the_one_that_has_most_is_the_heir() -> None:
+    group = led_group()
+    group.isolate("n2")
+    group.propose("n1", b"b\n")
+    group.settle()
+    group.heal()
+    assert group["n1"].transfer() is None
+    group.work("n1")
+    assert [message.target for message in group.sent(TimeoutNow)] == ["n3"]
+
+
+def test_the_heir_gets_the_whole_log_before_it_is_asked() -> None:
+    """Pitfall 17: catch the target up."""
+    group = led_group()
+    group.propose("n1", b"b\n")
+    assert group["n1"].transfer("n2") is None
+    group.work("n1")
+    assert not group.sent(TimeoutNow)
+    group.settle()
+    assert leaders(group) == ["n2"]
+    assert b"b\n" in [line for _, line in group.nodes["n2"].entries()]
+
+
+def test_during_a_transfer_nothing_is_proposed() -> None:
+    """Pitfall 17: stop proposals."""
+    group = led_group()
+    group.propose("n1", b"b\n")
+    assert group["n1"].can_propose
+    assert group["n1"].transfer("n2") is None
+    assert group["n1"].is_transferring
+    assert not group["n1"].can_propose
+    assert group["n1"].members_problem == "the leadership is being handed over"
+
+
+def test_a_transfer_is_given_up_after_one_election_timeout_and_the_leader_goes_on() -> None:
+    """Pitfall 17."""
+    group = led_group()
+    assert group["n1"].transfer("n2") is None
+    group.work("n1")
+    group.network.clear()
+    group.crash("n2")
+    for _ in range(6):
+        group.tick(100 * MS)
+        group.settle()
+    assert leaders(group) == ["n1"]
+    assert group["n1"].can_propose
+
+
+def test_leadership_is_handed_only_to_a_voter_that_answers() -> None:
+    """Pitfall 17."""
+    group = led_group()
+    group.crash("n3")
+    for _ in range(6):
+        group.tick(100 * MS)
+        group.settle()
+    assert group["n1"].transfer("n3") == "n3 votes and answers" or not group["n1"].is_transferring
+    assert group["n1"].transfer("n9") is not None
+    assert group["n2"].transfer() == "this node does not lead"
+
+
+def test_only_the_leader_can_ask_for_an_election() -> None:
+    """Pitfall 17: from anybody else it would be a way to disturb."""
+    group = led_group()
+    group["n3"].step(TimeoutNow("n2", "n3", group["n3"].term))
+    group.work("n3")
+    assert group["n3"].role is Role.FOLLOWER
+    assert not group.sent(RequestVote)
+
+
+# -- a connection that was reset
+
+
+def test_a_reset_by_the_leader_brings_a_pre_vote_within_sixty_milliseconds() -> None:
+    """Pitfall 14: a dead process is replaced before any timeout has run."""
+    group = led_group()
+    group.crash("n1")
+    for node_id in ("n2", "n3"):
+        group[node_id].peer_reset("n1")
+    for _ in range(8):
+        group.tick(10 * MS)
+        group.settle()
+    assert len(leaders(group)) == 1
+
+
+def test_a_leader_that_lives_loses_nothing_by_a_reset() -> None:
+    """Pitfall 16: who hears it since is loyal."""
+    group = led_group()
+    group.tick(150 * MS)
+    group.settle()
+    group["n2"].peer_reset("n1")
+    for _ in range(10):
+        group.tick(10 * MS)
+        group.settle()
+    assert leaders(group) == ["n1"]
+    assert group["n1"].term == 1
+
+
+def test_a_reset_by_somebody_else_means_nothing() -> None:
+    group = led_group()
+    group["n2"].peer_reset("n3")
+    assert group["n2"].leader_id == "n1"
