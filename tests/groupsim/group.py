@@ -1,12 +1,12 @@
 """A group: its nodes, the network between them, and the way in for clients and workers."""
 
-import hashlib
 from functools import partial
 
 from rollmq.core.members import Configuration
 from rollmq.core.raft_messages import PeerMessage
 from rollmq.library.operator import Address
 from rollmq.library.route import name_of
+from rollmq.node.assembling import group_uuid
 from tests.groupsim.node import GroupNode
 from tests.groupsim.oracle import GroupOracle
 from tests.groupsim.peer_net import PeerNet
@@ -23,7 +23,7 @@ class Group:
         self.swarm = swarm
         ids = [f"{world.random.getrandbits(128):032x}" for _ in range(swarm.size)]
         self.founders = frozenset(ids)
-        self.uuid = hashlib.sha256("".join(sorted(ids)).encode()).hexdigest()[:32]
+        self.uuid = group_uuid(ids)
         self.oracle = GroupOracle(world, Configuration(self.founders))
         self.peers = PeerNet(world, swarm.peers, self._deliver)
         self.nodes = [GroupNode(self, f"n{number}", node_id) for number, node_id in enumerate(ids, start=1)]

@@ -10,26 +10,18 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from rollmq.core.leader import Leader
-from rollmq.core.line import decode_line
-from rollmq.core.machine import Machine
-from rollmq.core.members import membership_found
-from rollmq.core.raft import RaftCore
-from rollmq.core.raft_log import RaftLog, bytes_of
 from rollmq.core.raft_messages import PeerMessage
 from rollmq.core.raft_ready import ReadLines, Ready, Role, Write
-from rollmq.core.replica import Replica
-from rollmq.core.state import load_state
 from rollmq.errors import EntriesGone
-from rollmq.store.layout import snapshots as snapshots_on
+from rollmq.node.assembling import assemble, rebuild
 from rollmq.store.opening import Recovered
-from rollmq.store.snapshot import read_state_lines
 from rollmq.store.store import Store
 from tests.groupsim.oracle import GroupOracle, Witness
 from tests.groupsim.upkeep import GroupUpkeep
 from tests.sim.door import SimDoor
 from tests.sim.net import Link
 from tests.sim.node import SimNode
-from tests.sim.world import SECOND_US
+from tests.sim.world import SECOND_US, Violation
 
 if TYPE_CHECKING:
     from tests.groupsim.group import Group
@@ -140,12 +132,22 @@ class GroupNode(SimNode):
         )
         assert self.store.identity.node_id == self.node_id
         if not self.store.identity.group:
-            self.store.set_group(self.group.uuid)
+            self.store.set_group(self.group.uuid, sorted(self.group.founders))
         if recovered.torn is not None:
             self.oracle.counts["torn writes"] += 1
         self._mono_base_us = self.world.now_us - self.world.random.randrange(SECOND_US)
-        self.replica = self._make_replica(recovered)
-        self._seen_index = self.replica.raft.log.snapshot_index
+        self._show_what_was_found(recovered)
+        self.replica = assemble(
+            self.store,
+            recovered,
+            settings=self.swarm.raft,
+            chance=self.world.random.random,
+            jitter=self.world.random.random,
+            now_us=self.mono_us,
+        )
+        log = self.replica.raft.log
+        self.world.say(self.name, f"is up: {log.last_index} entries, {log.applied_index} surely committed")
+        self._seen_index = log.last_index
         self._sealed_index = 0
         self._raft_timer_us = None
         self._is_rebuild_due = self._was_leader = False
@@ -155,64 +157,15 @@ class GroupNode(SimNode):
         self.door = SimDoor(self)
         self.upkeep = GroupUpkeep(self)
 
-    def _make_replica(self, recovered: Recovered) -> Replica:
-        """What is sealed is committed, so the state is as of there; of the rest nobody knows yet."""
-        machine = load_state(recovered.state_lines()) if recovered.state is not None else Machine()
-        entries = list(recovered.entries())
-        first_index = machine.last_index + 1
-        membership = membership_found(
-            self.group.founders, snapshot=machine.members, events=(entry.event for entry in entries)
-        )
-        runs = []
-        for before, entry in zip([None, *entries], entries, strict=False):
-            if before is None or entry.event.term != before.event.term:
-                runs.append((entry.event.index, entry.event.term))
-        terms = self.law.terms[: machine.last_index] + [entry.event.term for entry in entries]
+    def _show_what_was_found(self, recovered: Recovered) -> None:
+        """P1: what was confirmed is there, and nothing that no leader ever decided."""
+        entries = [(entry.event.index, entry.event.term, entry.line) for entry in recovered.entries()]
+        for index, term, line in entries:
+            found = self.law.entries.get((index, term))
+            if found is None or found[0] != line:
+                raise Violation(f"P8: {self.name} starts with another entry {index} of term {term}")
+        terms = self.law.terms[: recovered.state_index] + [term for _, term, _ in entries]
         self.oracle.found(self.name, terms, self.store.hard_state)
-        snapshot_term = machine.last_term
-        for entry in entries:
-            if entry.event.index <= self._sealed_to():
-                machine.apply(entry.event)
-        log = RaftLog(
-            snapshot_index=first_index - 1,
-            snapshot_term=snapshot_term,
-            term_runs=[run for run in runs if run[1] != snapshot_term],
-            last_index=recovered.last_index,
-            applied_index=machine.last_index,
-            membership=membership,
-            tail_bytes_max=self.swarm.raft.tail_bytes_max,
-        )
-        self._preload(log, [entry.line for entry in entries[machine.last_index + 1 - first_index :]])
-        self.world.say(self.name, f"is up: {log.last_index} entries, {machine.last_index} of them committed")
-        raft = RaftCore(
-            node_id=self.node_id,
-            voters=self.group.founders,
-            hard_state=self.store.hard_state,
-            log=log,
-            settings=self.swarm.raft,
-            chance=self.world.random.random,
-            now_us=self.mono_us,
-        )
-        return Replica(
-            raft,
-            machine,
-            self.store.segment_digest(machine.last_index + 1),
-            group=self.group.uuid,
-            founders=sorted(self.group.founders),
-            jitter=self.world.random.random,
-        )
-
-    def _sealed_to(self) -> int:
-        sealed = self.store._wal.sealed
-        return (sealed[-1].last_index or 0) if sealed else 0
-
-    @staticmethod
-    def _preload(log: RaftLog, lines: list[bytes]) -> None:
-        """A replica applies from memory."""
-        log._lines = lines
-        log.held_index = log.last_index + 1 - len(lines)
-        log.held_bytes = log.uncommitted_bytes = bytes_of(lines)
-        log.check()
 
     # -- running
 
@@ -232,7 +185,7 @@ class GroupNode(SimNode):
     @property
     def is_rebuilding(self) -> bool:
         """Its machine holds entries that were cut."""
-        return self.replica._is_rebuilding
+        return self.replica.is_rebuilding
 
     def receive(self, message: PeerMessage) -> None:
         """A peer's message arrives."""
@@ -267,6 +220,8 @@ class GroupNode(SimNode):
                 self._do(work.raft)
             self.door.tell_all(work.effects)
         self.door.flush()
+        if work.is_unfinished:
+            self.wake()
         self._rebuild_if_due()
         self._seal_what_is_due()
         self._arm_raft_timer()
@@ -300,10 +255,20 @@ class GroupNode(SimNode):
         if first_index <= log.applied_index:
             first_index = log.applied_index + 1  # It has just started: that was checked in an earlier life.
         if first_index <= log.commit_index:
-            self.law.commits(self, first_index, log.lines(first_index, log.commit_index))
+            self.law.commits(self, first_index, self._lines(first_index, log.commit_index))
             if self.replica.raft.role is Role.LEADER:
                 self.law.is_on_majority(self, log.commit_index, self.group.nodes)
         self.oracle.committed_index = log.commit_index
+
+    def _lines(self, first_index: int, last_index: int) -> list[bytes]:
+        """From memory, or what is older from the store."""
+        held_index, lines = self.replica.raft.log.held_index, list[bytes]()
+        while first_index + len(lines) < min(held_index, last_index + 1):
+            lines += self.store.read_lines(first_index + len(lines), 1 << 20)
+        del lines[max(min(held_index, last_index + 1) - first_index, 0) :]
+        if held_index <= last_index:
+            lines += self.replica.raft.log.lines(max(first_index, held_index), last_index)
+        return lines
 
     def _watch(self) -> None:
         """Show the oracle what is new in this node's log, and what its leader has decided."""
@@ -383,13 +348,7 @@ class GroupNode(SimNode):
         last_index = min(log.persisted_index, log.commit_index)
         self.world.say(self.name, f"rebuilds its state up to {last_index}")
         self.oracle.counts["rebuilds"] += 1
-        snapshots = snapshots_on(self.disk)
-        machine = load_state(read_state_lines(self.disk, snapshots[0].name)) if snapshots else Machine()
-        while machine.last_index < last_index:
-            for line in self.store.read_lines(machine.last_index + 1, 1 << 20):
-                if machine.last_index < last_index:
-                    machine.apply(decode_line(line))
-        self.replica.rebuilt(machine, self.store.segment_digest(last_index + 1))
+        self.replica.rebuilt(rebuild(self.store, last_index), self.store.segment_digest(last_index + 1))
 
     # -- a polite end
 

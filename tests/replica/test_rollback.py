@@ -185,3 +185,18 @@ def test_a_delay_that_ended_in_a_term_without_entries_does_not_begin_again() -> 
     trio.run(200)
     assert trio.leader() is leader
     assert replica.machine.last_at_us >= led_until_us
+
+
+def test_a_marker_that_comes_in_the_turn_of_a_cut_is_not_refused_for_what_was_cut() -> None:
+    """Found by the group simulator: the state that was about to be dropped was compared with it, and the
+    node refused a sound marker for ever."""
+    trio, old, _ = cut_off_leader_with_a_tail()
+    new = trio.leader()
+    new.replica.mark()
+    trio.run(200)
+    settle(trio)
+    leadership = trio.leader().replica.raft.leadership
+    assert leadership is not None
+    assert [progress.refused_index for progress in leadership.voting] == [0, 0]
+    assert old.rebuilt_count == 1
+    assert_equal_everywhere(trio)

@@ -215,6 +215,8 @@ class Replica:
         digest, log = self._segment, self.raft.log
         if self._is_rebuilding or not log.held_index <= digest.next_index <= index:
             return
+        if log.cut_from is not None and log.cut_from < digest.next_index:
+            return  # This machine holds what was cut in this very turn: it is about to be loaded anew.
         *lines, marker = log.lines(digest.next_index, index)
         digest = digest.copy()
         digest.add_all(lines)
