@@ -138,7 +138,8 @@ class Worker:
         finally:
             self._thread = None
             thread.crew.close()
-            thread.join(JOIN_S)
+            await asyncio.to_thread(thread.join, JOIN_S)
+            await asyncio.to_thread(thread.crew.join, JOIN_S)
         error = thread.failure or core.fatal
         if error is not None:
             raise error

@@ -18,6 +18,7 @@ from rollmq.cli.log import log
 from rollmq.cli.parties import clients, settings, workers
 from rollmq.cli.serve import serve
 from rollmq.cli.status import status
+from rollmq.cli.worker import worker
 from rollmq.errors import (
     AnswerUnknown,
     NoLeader,
@@ -87,6 +88,7 @@ def main() -> None:
 
 main.add_command(serve)
 main.add_command(serve, name="leader")
+main.add_command(worker)
 main.add_command(status)
 main.add_command(explain)
 main.add_command(jobs)

@@ -57,8 +57,9 @@ def main() -> None:
         # handler starts would inherit it.
         signal.signal(number, _let_pass)
     threading.Thread(target=_end_with_parent, args=(pipe.fileno(),), daemon=True).start()
-    setup = read_to_child(pipe.recv_bytes())
-    assert isinstance(setup, Setup)
+    setup = _next_order(pipe)
+    if not isinstance(setup, Setup):
+        return  # there was nothing to do for it, after all
     port = PipePort(pipe)
     found, problem = attempt(functools.partial(find, setup))
     if found is None:
@@ -68,6 +69,7 @@ def main() -> None:
         function = _as_plain(found, runner)
         port.send(Ready())
         while isinstance(order := _next_order(pipe), Run):
+            port.send(Ready())
             port.held = held = HeldJob(order.job_id, order.exec, order.header, b"")
             port.send(Done(run_plain(function, Job(held, port, order.payload))))
 

@@ -36,7 +36,7 @@ class Leave(msgspec.Struct, tag=True):
 
 
 class Ready(msgspec.Struct, tag=True):
-    """From a child: the function is there."""
+    """From a child: the function is there; or: the job is, and begins."""
 
 
 class Problem(msgspec.Struct, tag=True):

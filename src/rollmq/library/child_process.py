@@ -3,14 +3,12 @@
 Blocking: each is driven by one thread. Only `kill` may come from another.
 """
 
+import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -32,6 +30,7 @@ from rollmq.library.handlers import Handler, place_of
 from rollmq.library.handling import failed
 from rollmq.library.held_job import HeldJob, Outcome
 from rollmq.library.job import Port
+from rollmq.library.process_group import ProcessGroup, how_it_ended
 
 STARTER: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
@@ -42,8 +41,6 @@ END_S: Final = 1.0
 """How long a child whose pipe is closed may take to end by itself: how it ends says what happened."""
 LEAVE_S: Final = 5.0
 """How long an idle child may take to end when it is told to: what it has registered for its exit runs."""
-LOOK_S: Final = 0.005
-_HAS_ENDED: Final = os.WEXITED | os.WNOWAIT | os.WNOHANG
 
 
 class ChildProcess:
@@ -52,17 +49,12 @@ class ChildProcess:
     def __init__(self, handler: Handler) -> None:
         self.is_over = False
         """It takes no more jobs: it ended, or is to be replaced."""
-        self.pid = 0
         self._handler = handler
         self._jobs_count = 0
-        self._lock = threading.Lock()
-        """Held for killing and for reaping: between the two the process id may belong to somebody else."""
-        self._is_reaped = False
         ours, theirs = socket.socketpair()
         with theirs:
             self._pipe = Connection(ours.detach())
-            self._process = _start(theirs.fileno())
-        self.pid = self._process.pid
+            self._group = _start(theirs.fileno())
         self._is_ready = False
 
     def wait_ready(self) -> None:
@@ -88,18 +80,23 @@ class ChildProcess:
         assert isinstance(answer, Ready)
         return ""
 
-    def run(self, held: HeldJob, payload: bytes, port: Port) -> Outcome:
-        """Run one job. A child that ends meanwhile is a failed try."""
+    def run(self, held: HeldJob, payload: bytes, port: Port) -> Outcome | None:
+        """Run one job. A child that ends meanwhile is a failed try; None: it had ended before it began."""
         self._jobs_count += 1
         try:
             self.wait_ready()
         except HandlerProblem as problem:
             return failed("HandlerProblem", str(problem))
+        has_begun = False
         try:
             self._pipe.send_bytes(encode(Run(held.job_id, held.exec, held.header, payload)))
+            read_from_child(self._pipe.recv_bytes())
+            has_begun = True
             outcome = self._listen(held, port)
         except (EOFError, OSError):
             how = self._end()
+            if not has_begun:
+                return None
             return failed("ProcessEnded", f"the child process that ran the handler {how}")
         if self._handler.max_jobs is not None and self._jobs_count >= self._handler.max_jobs:
             self.is_over = True
@@ -115,61 +112,31 @@ class ChildProcess:
             elif isinstance(message, Extend):
                 port.extend(held, message.extend_us)
 
-    def has_ended(self) -> bool:
-        """Whether it ended while it was idle; then it is reaped, and no job was lost by it."""
-        if self._is_reaped or os.waitid(os.P_PID, self.pid, _HAS_ENDED) is not None:
-            self._end()
-            return True
-        return False
-
     def kill(self) -> None:
         """End it and whatever it has started, at once. From any thread; whoever runs a job hears of it."""
-        with self._lock:
-            if not self._is_reaped:
-                os.killpg(self.pid, signal.SIGKILL)
+        self._group.kill()
 
     def leave(self) -> None:
         """Let an idle child end by itself."""
         self.is_over = True
-        if self._is_reaped:
-            return
-        try:
+        with contextlib.suppress(OSError):  # it has ended already, or was
             self._pipe.send_bytes(encode(Leave()))
-            self._await_end(LEAVE_S)
-        except OSError:
-            self.is_over = True  # it has ended already
+            self._group.await_end(LEAVE_S)
         self._end()
 
     def _end(self) -> str:
         """Make sure that it has ended, and say how."""
         self.is_over = True
-        self._await_end(END_S)
-        with self._lock:
-            if not self._is_reaped:
-                # The zombie still holds the group's number, so this hits nobody else.
-                os.killpg(self.pid, signal.SIGKILL)
-                self._process.wait()
-                self._is_reaped = True
-            self._pipe.close()
-        return _how(self._process.returncode)
-
-    def _await_end(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not self._is_reaped and time.monotonic() < until:
-            if os.waitid(os.P_PID, self.pid, _HAS_ENDED) is not None:
-                return
-            time.sleep(LOOK_S)
+        self._group.await_end(END_S)
+        returncode = self._group.end()
+        self._pipe.close()
+        return how_it_ended(returncode)
 
 
-def _start(fd: int) -> "subprocess.Popen[bytes]":
+def _start(fd: int) -> ProcessGroup:
     command = [sys.executable, "-c", STARTER, str(fd), json.dumps(sys.path)]
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        pass_fds=(fd,),
-        env={**os.environ, MARK: str(os.getpid())},
-        start_new_session=True,
-    )
+    env = {**os.environ, MARK: str(os.getpid())}
+    return ProcessGroup(command, env=env, stdin=subprocess.DEVNULL, pass_fds=(fd,))
 
 
 def _setup_of(handler: Handler) -> Setup:
@@ -186,12 +153,3 @@ def _setup_of(handler: Handler) -> Setup:
             f"{name} was written at a prompt, where no child process finds it. Write it into a file."
         )
     return Setup(module, name, main_path=path)
-
-
-def _how(returncode: int) -> str:
-    if returncode >= 0:
-        return f"ended with exit code {returncode}"
-    try:
-        return f"was ended by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"was ended by signal {-returncode}"

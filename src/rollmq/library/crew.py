@@ -50,7 +50,9 @@ class Crew:
         where = self._handlers.of(held.exec).where
         if where is Where.LOOP:
             self._loop.stop(held)
-        elif where is Where.PROCESS:
+        elif where is Where.THREAD:
+            self._threads.stop(held)
+        else:
             self._processes.stop(held)
 
     def ended(self, held: HeldJob) -> None:
@@ -59,17 +61,22 @@ class Crew:
             return
         where = self._handlers.of(held.exec).where
         if where is Where.THREAD:
-            self._threads.ended()
+            self._threads.ended(held)
         elif where is Where.PROCESS:
             self._processes.ended(held)
 
-    def hurry(self) -> None:
-        """Stop everything that can be stopped; what is stopped is handed back."""
+    def hurry(self) -> list[HeldJob]:
+        """Stop everything that can be stopped, and hand it back. What cannot be is returned."""
         self._user_loop.call_soon_threadsafe(self._loop.hurry)
         self._processes.hurry()
+        return self._threads.hurry()
 
     def close(self) -> None:
         """On the user's loop, when the connection's thread has ended: nothing begins any more."""
         self._loop.close()
         self._threads.close()
         self._processes.close()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the children of a closed crew. Blocking."""
+        self._processes.join(timeout_s)

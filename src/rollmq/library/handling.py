@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from rollmq import limits
-from rollmq.library.held_job import Outcome
+from rollmq.library.held_job import HeldJob, Outcome
 from rollmq.library.job import Job
 from rollmq.library.verdicts import Reject, Retry, Snooze
 
@@ -70,7 +70,7 @@ def attempt(find: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def outcome_of_result(result: object) -> Outcome:
-    """What a handler returned: bytes, or nothing."""
+    """What a handler returned: bytes, or nothing. Handlers of ours may say an outcome themselves."""
     if type(result) is bytes:
         if len(result) <= limits.PAYLOAD_BYTES_MAX:
             return Outcome(result)
@@ -81,6 +81,8 @@ def outcome_of_result(result: object) -> Outcome:
         )
     if result is None:
         return Outcome()
+    if type(result) is Outcome:
+        return result
     if isinstance(result, bytes | bytearray | memoryview):
         return outcome_of_result(bytes(memoryview(result)))
     return rejected(
@@ -117,6 +119,15 @@ def failed(error_type: str, message: str, detail: bytes = b"") -> Outcome:
 def hand_back(reason: str = "drained") -> Outcome:
     """No end of its own: this worker leaves, and another one is to run it."""
     return Outcome(what="hand_back", reason=reason)
+
+
+def outcome_of_stop(held: HeldJob, *, is_leaving: bool) -> Outcome:
+    """A handler was stopped from outside. If the node said so, nobody reads this."""
+    if is_leaving:
+        return hand_back()
+    if held.is_stopped:
+        return failed("Timeout", "the handler was stopped: it was over its time, and no node said so")
+    return failed("CancelledError", "the handler was cancelled, by itself or by what it awaited")
 
 
 def clean_text(text: str, chars_max: int) -> str:

@@ -7,8 +7,11 @@ thread, or a pipe to another process.
 from collections.abc import Generator, Mapping
 from typing import Final, Protocol
 
+from rollmq import limits
+from rollmq.errors import MessageTooLarge
 from rollmq.library.held_job import HeldJob
 from rollmq.library.verdicts import Pause, pause_us
+from rollmq.wire.headers import Fence
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -50,6 +53,11 @@ class Job:
     def id(self) -> str:
         """32 hex digits; the same in every attempt."""
         return self._held.job_id.hex()
+
+    @property
+    def fence(self) -> Fence:
+        """Names this attempt: (term, index) of its assign."""
+        return self._held.fence
 
     @property
     def exec(self) -> str:
@@ -101,10 +109,12 @@ class Job:
 
         It is passed on and not kept, and some of it may be lost. Async handlers write `await
         job.progress(…)`, plain functions call it; it never waits for the network. Raises TypeError for
-        what is not bytes.
+        what is not bytes, MessageTooLarge for more than a payload may have.
         """
         if not isinstance(data, bytes):
             raise TypeError(f"progress is bytes, not {type(data).__name__}: encode it first")
+        if len(data) > limits.PAYLOAD_BYTES_MAX:
+            raise MessageTooLarge(part="progress", size=len(data), size_max=limits.PAYLOAD_BYTES_MAX)
         self._port.progress(self._held, data)
         return _TOLD
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from rollmq.library.eager import Eager
-from rollmq.library.handling import begin_async, failed, hand_back, step_async
+from rollmq.library.handling import begin_async, outcome_of_stop, step_async
 from rollmq.library.held_job import HeldJob, Key, Outcome
 from rollmq.library.kit import Ended, Kit
 from rollmq.library.mailbox import Mailbox
@@ -83,12 +83,12 @@ class LoopRunner:
     def _begin(self, held: HeldJob, now_ns: int) -> Outcome | None:
         """Its outcome, if it has one already."""
         if held.is_stopped or self._is_hurried:
-            return self._stopped(held)
+            return outcome_of_stop(held, is_leaving=self._is_hurried)
         kit = self._kit
         try:
             item = self._eager.begin(begin_async, kit.handlers.of(held.exec).function, kit.job_of(held))
         except asyncio.CancelledError:
-            return self._stopped(held)
+            return outcome_of_stop(held, is_leaving=self._is_hurried)
         if type(item) is Outcome:
             return item
         assert isinstance(item, asyncio.Task)
@@ -99,7 +99,7 @@ class LoopRunner:
     def _done(self, held: HeldJob, began_ns: int, task: asyncio.Task[object]) -> None:
         del self._tasks[held.fence]
         if task.cancelled():
-            outcome = self._stopped(held)
+            outcome = outcome_of_stop(held, is_leaving=self._is_hurried)
         else:
             result = task.result()
             assert type(result) is Outcome
@@ -112,10 +112,3 @@ class LoopRunner:
             task = self._tasks.get(held.fence)
             if task is not None:
                 task.cancel()
-
-    def _stopped(self, held: HeldJob) -> Outcome:
-        if self._is_hurried:
-            return hand_back()
-        if held.is_stopped:
-            return failed("Timeout", "the handler was stopped: it was over its time, and no node said so")
-        return failed("CancelledError", "the handler was cancelled, by itself or by what it awaited")

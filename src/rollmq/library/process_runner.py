@@ -5,11 +5,12 @@ stopped has its child killed; the next one gets a new child.
 """
 
 import threading
+import time
 from queue import SimpleQueue
 
 from rollmq.library.child_process import ChildProcess
 from rollmq.library.handlers import Handler
-from rollmq.library.handling import failed, hand_back
+from rollmq.library.handling import failed, outcome_of_stop
 from rollmq.library.held_job import HeldJob, Outcome
 from rollmq.library.kit import Kit
 
@@ -54,8 +55,9 @@ class ProcessRunner:
 
     def join(self, timeout_s: float) -> None:
         """Wait for the children of a closed runner."""
+        until = time.monotonic() + timeout_s
         for keeper in self._keepers:
-            keeper.join(timeout_s)
+            keeper.join(max(until - time.monotonic(), 0))
 
     def _keeper_for(self, handler: Handler) -> "Keeper":
         idle = [keeper for keeper in self._keepers if keeper.held is None]
@@ -122,19 +124,27 @@ class Keeper:
             self._child.leave()
 
     def _run(self, held: HeldJob) -> Outcome:
-        child = self._child
-        if child is None or child.has_ended():
-            child = ChildProcess(self.handler)
+        child, outcome = self._child, None
+        if child is not None and not child.is_over:
+            outcome = self._run_in(child, held)
+        if outcome is None and not held.is_stopped:
+            # There is no child yet, or it died while it was idle: that costs no job a try.
+            outcome = self._run_in(ChildProcess(self.handler), held)
+        if outcome is None or (outcome.what and (self.is_hurried or held.is_stopped)):
+            return self._stopped(held)
+        return outcome
+
+    def _stopped(self, held: HeldJob) -> Outcome:
+        if self.is_hurried or held.is_stopped:
+            return outcome_of_stop(held, is_leaving=self.is_hurried)
+        return failed("ProcessEnded", "the child process ended before the handler began")
+
+    def _run_in(self, child: ChildProcess, held: HeldJob) -> Outcome | None:
         with self._lock:
             self._child, self._running = child, held
-        if held.is_stopped:
-            outcome = failed("Stopped", "stopped before it began")
-        else:
+        outcome = None
+        if not held.is_stopped and not self.is_hurried:
             outcome = child.run(held, self._kit.job_of(held).payload, self._kit.port)
         with self._lock:
             self._running = None
-        if outcome.what and self.is_hurried:
-            return hand_back()
-        if outcome.what and held.is_stopped:
-            return failed("Timeout", "the handler was stopped: it was over its time, and no node said so")
         return outcome

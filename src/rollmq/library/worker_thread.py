@@ -154,7 +154,8 @@ class WorkerThread:
         self._take_stops()
         self._link.flush_soon()
         if core.is_draining and not core.held and self._give_up_at_us is None:
-            self._give_up_at_us = core.now_us + int(CONFIRM_S * 1e6)
+            patience_s = HURRY_S if self._is_hurried else CONFIRM_S
+            self._give_up_at_us = core.now_us + int(patience_s * 1e6)
         if self._give_up_at_us is not None and core.now_us >= self._give_up_at_us:
             self._give_up()
         if not self._over.done():
@@ -169,14 +170,20 @@ class WorkerThread:
             return
         self._is_hurried = True
         self._core.drain()
-        self.crew.hurry()
+        self._hand_back(self.crew.hurry())
         self._loop.call_later(HURRY_S, self._hand_back_all)
 
     def _hand_back_all(self) -> None:
-        """Handlers that could not be stopped: nobody waits for them any more."""
-        self._take_mail([(held, hand_back()) for held in self._core.held.values()])
-        if self._give_up_at_us is None:
-            self._give_up_at_us = self._core.now_us + int(HURRY_S * 1e6)
+        """Handlers that did not let themselves be stopped: nobody waits for them any more."""
+        self._hand_back(list(self._core.held.values()))
+
+    def _hand_back(self, jobs: list[HeldJob]) -> None:
+        for held in jobs:
+            if held.state != ENDED:
+                self._core.finished(held, hand_back())
+        self._core.settle()
+        self._link.flush_soon()
+        self._leave_when_done()
 
     def _give_up(self) -> None:
         count = len(self._core.outcomes)
