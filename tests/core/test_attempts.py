@@ -7,7 +7,13 @@ from rollmq.core.effects import AckDone
 from rollmq.core.events import Assign
 from rollmq.core.inflight import is_current, may_ack_late
 from rollmq.core.job import BY_FAILURE, BY_LOSS, BY_RETURN, BY_SNOOZE, BY_TIMEOUT, INFLIGHT, QUEUED, Job
-from rollmq.limits import ERROR_TEXT_CHARS_MAX, ID_CHARS_MAX, PAYLOAD_BYTES_MAX, TIMEOUT_MAX_US
+from rollmq.limits import (
+    ERROR_TEXT_CHARS_MAX,
+    ID_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    TIMEOUT_MAX_US,
+    WORKER_GRACE_US,
+)
 from tests.properties.hall import Hall
 
 MINUTE_US = 60_000_000
@@ -44,6 +50,21 @@ def test_said_twice_a_start_does_not_lengthen_the_time() -> None:
     hall.pass_time(MINUTE_US)
     hall.leader.attempts.begin("w", job.id, _fence(event))
     assert job.deadline_us == deadline_us
+
+
+def test_a_late_ack_shows_that_a_lost_attempt_had_been_a_try() -> None:
+    """Nobody knew that the handler ran when the worker was lost; its outcome proves it."""
+    hall = Hall()
+    for _ in range(9):
+        hall.submit("c", "e")
+    hall.worker("w", credit=9)
+    hidden = hall.told()[-1].event  # behind as many as it has hands
+    hall.leader.liveness.broken("w")
+    hall.pass_time(WORKER_GRACE_US)
+    job = hall.machine.jobs[hidden.job_id]
+    assert (job.state, job.tries) == (QUEUED, 0)
+    hall.leader.attempts.outcome("w", Outcome(job.id, _fence(hidden)))
+    assert hall.machine.finished.by_id[job.id].tries == 1
 
 
 def test_the_timeout_grows_but_not_beyond_every_bound() -> None:

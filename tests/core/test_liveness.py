@@ -5,10 +5,13 @@ import pytest
 from rollmq.core.attempts import Outcome
 from rollmq.core.effects import AskedBack, AttemptVoid
 from rollmq.core.events import Assign
+from rollmq.core.intake import Submit
 from rollmq.core.job import INFLIGHT, QUEUED
 from rollmq.core.liveness import Held, Hello
 from rollmq.limits import (
     ID_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    UNSEEN_BYTES_MAX,
     UNSTARTED_MAX_US,
     WORKER_GRACE_US,
     WORKER_HANDS_MAX,
@@ -144,6 +147,36 @@ def test_jobs_behind_many_started_ones_are_asked_back_too() -> None:
     hall.pass_time(UNSTARTED_MAX_US)
     asked = [e.job_id for e in hall.leader.desk.take_effects() if isinstance(e, AskedBack)]
     assert asked == [event.job_id for event in events[30:]]
+
+
+def test_a_job_that_is_asked_back_is_asked_again_only_after_another_minute() -> None:
+    hall, (event,) = _with_jobs(1)
+    hall.worker("free")
+    hall.take("free", 1)
+    asked: list[int] = []
+    for second in range(UNSTARTED_MAX_US // 1_000_000 * 2 + 1):
+        hall.leader.liveness.heard("w")
+        hall.leader.liveness.heard("free")
+        told = hall.leader.desk.take_effects()
+        asked += [second for each in told if isinstance(each, AskedBack) and each.job_id == event.job_id]
+        hall.pass_time(1_000_000)
+    assert asked == [UNSTARTED_MAX_US // 1_000_000, UNSTARTED_MAX_US // 1_000_000 * 2]
+
+
+def test_a_worker_gets_no_job_while_it_has_not_seen_as_many_bytes_as_may_be_under_way() -> None:
+    hall = Hall()
+    count = UNSEEN_BYTES_MAX // PAYLOAD_BYTES_MAX
+    for number in range(count + 2):
+        job_id = f"{hall.now_us // 1000:012x}7{number:019x}"
+        hall.leader.intake.submit(Submit(job_id, "c", "e", bytes(PAYLOAD_BYTES_MAX)), None)
+    hall.worker("w", credit=100)
+    assert len(hall.told()) == count
+    hall.leader.liveness.credit("w", 0, 100)  # it says that it is willing; what is under way stays under way
+    hall.leader.schedule()
+    assert hall.told() == []
+    hall.leader.liveness.credit("w", 1, 100)
+    hall.leader.schedule()
+    assert len(hall.told()) == 1
 
 
 def test_credit_of_a_worker_that_said_goodbye_gives_it_nothing() -> None:
