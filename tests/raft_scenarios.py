@@ -5,14 +5,26 @@
 `tick 150` (all clocks, in ms) or `tick 150 n1`, `propose n1 a b`, `persist n1 n2` (syncs what is out),
 `read n1` (the store answers), `deliver` (what is under way now) or `deliver n1 n2` (only from n1 to n2),
 `lose n1 n2`, `repeat n1 n2`, `cut n1 n2` (one way), `isolate n1`, `heal`, `crash n1`, `restart n1`, `status`.
+`transfer n1 n2`, `reset n2 n1` (n2 hears that its connection to n1 broke), `join n4` (it knows nobody),
+`members n1 n1 n2 learner:n4` (n1 decides who is), `fold n1` (a snapshot replaces what it has committed),
+`receive n3` (its disk takes a chunk, or installs), `ask n1` and `answer n1` (a read).
 `settle` persists and delivers until all is quiet and tells only outcomes, as everything after `brief` in
 a section does. In the transcript an entry is `index.term`.
 """
 
 from collections.abc import Callable
 
-from rollmq.core.raft_messages import AppendEntries, AppendResp, PeerMessage, RequestVote, VoteResp
-from rollmq.core.raft_ready import Ready, Role, Write
+from rollmq.core.raft_messages import (
+    AppendEntries,
+    AppendResp,
+    InstallSnapResp,
+    InstallSnapshot,
+    PeerMessage,
+    RequestVote,
+    TimeoutNow,
+    VoteResp,
+)
+from rollmq.core.raft_ready import ReadTicket, Ready, Role, Write
 from tests.raft_paper.group import MS, Disk, Group, Node, disk_of
 
 
@@ -35,7 +47,14 @@ def tell_message(message: PeerMessage) -> str:
         lines = f"{len(message.lines)} lines, {terms}" if message.lines else "heartbeat"
         prev = f"{message.prev_index}.{message.prev_term}"
         return f"{head}append term={message.term} after={prev} commit={message.commit_index}: {lines}"
-    assert isinstance(message, AppendResp), "the others are not sent yet"
+    if isinstance(message, TimeoutNow):
+        return f"{head}stand for election now term={message.term}"
+    if isinstance(message, InstallSnapshot):
+        return f"{head}snapshot up to {message.last_index}.{message.last_term} bytes from {message.offset}"
+    if isinstance(message, InstallSnapResp):
+        has = "installed" if message.installed else f"go on from {message.next_offset}"
+        return f"{head}snapshot up to {message.last_index}: {has}"
+    assert isinstance(message, AppendResp)
     if message.ok:
         return f"{head}has up to {message.match_index} term={message.term}"
     hint = f"{message.hint_index}.{message.hint_term}"
@@ -61,6 +80,7 @@ class Play:
     def __init__(self) -> None:
         self.disks: dict[str, Disk] = {}
         self.told: list[str] = []
+        self.tickets: dict[str, ReadTicket] = {}
         self.group = Group(1)
         self.is_brief = False
 
@@ -95,6 +115,11 @@ class Play:
             terms = [log.term_at(write.first_index + n) or 0 for n in range(len(write.lines))]
             self.told.append(f"{name} writes {tell_write(write, terms)}")
         self.told += [f"{name} reads from its store for {r.target}: {r.first_index}.." for r in ready.reads]
+        self.told += [
+            f"{name} reads its snapshot for {r.target}: bytes from {r.offset}" for r in ready.chunk_reads
+        ]
+        if ready.install is not None:
+            self.told.append(f"{name} is to install a snapshot up to {ready.install.last_index}")
         self.told += ["  sends " + tell_message(message) for message in ready.messages]
 
     # Commands
@@ -210,6 +235,62 @@ class Play:
         """Stand for election now; no time passes."""
         self.group[node_id].campaign()
         self.group.work(node_id)
+
+    def do_transfer(self, node_id: str, target: str) -> None:
+        """Hand the leadership over."""
+        problem = self.group[node_id].transfer(target)
+        if problem is not None:
+            self.told.append(f"{node_id} does not: {problem}")
+        self.group.work(node_id)
+
+    def do_reset(self, node_id: str, other: str) -> None:
+        """This node hears that its connection to the other broke."""
+        self.group[node_id].peer_reset(other)
+        self.group.work(node_id)
+
+    def do_join(self, node_id: str) -> None:
+        """A node that knows nobody starts."""
+        self.group.join(node_id)
+        self.told.append(f"{node_id} waits to be named")
+
+    def do_members(self, leader: str, *names: str) -> None:
+        """The leader decides who is a member."""
+        problem = self.group[leader].members_problem
+        if problem is not None:
+            self.told.append(f"{leader} does not: {problem}")
+            return
+        learners = [name.removeprefix("learner:") for name in names if name.startswith("learner:")]
+        voters = [name for name in names if not name.startswith("learner:")]
+        self.group.change_members(leader, *voters, learners=learners)
+
+    def do_fold(self, node_id: str) -> None:
+        """A snapshot takes the place of what is committed."""
+        self.group.fold(node_id)
+        self.told.append(f"{node_id} keeps a snapshot up to {self.group.nodes[node_id].disk.snapshot_index}")
+
+    def do_receive(self, node_id: str) -> None:
+        """The disk takes what came of a snapshot, or installs it."""
+        node = self.group.nodes[node_id]
+        if node.installing is not None:
+            self.told.append(f"{node_id} installs the snapshot up to {node.installing.last_index}")
+        elif node.chunk is not None:
+            self._detail(f"{node_id} writes {len(node.chunk.data)} bytes from {node.chunk.offset}")
+        self.group.receive(node_id)
+
+    def do_ask(self, node_id: str) -> None:
+        """Something is asked that depends on whether this node leads."""
+        ticket = self.group[node_id].request_read()
+        if ticket is None:
+            self.told.append(f"{node_id} does not lead, and says so")
+            return
+        self.tickets[node_id] = ticket
+        self.group.work(node_id)
+
+    def do_answer(self, node_id: str) -> None:
+        """Whether it may be answered."""
+        confirmed = self.group[node_id].is_read_confirmed(self.tickets[node_id])
+        words = {True: "may answer", False: "may not answer yet", None: "will never answer"}
+        self.told.append(f"{node_id} {words[confirmed]}")
 
     def do_brief(self) -> None:
         """The rest of the section tells only outcomes."""

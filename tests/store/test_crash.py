@@ -172,6 +172,7 @@ def live(random: Random, *, lives: int, acts: int) -> Story:
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_a_crash_at_any_call_loses_nothing_that_was_acknowledged(seed: int) -> None:
+    """Pitfall 7: one node that loses what it synced is enough to lose data of the group."""
     live(Random(seed), lives=6, acts=30)
 
 

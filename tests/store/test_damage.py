@@ -113,6 +113,7 @@ def test_no_missing_end_of_a_segment_goes_unseen(name: str) -> None:
 
 
 def test_a_bad_line_behind_the_mark_is_torn_and_is_cut_with_a_copy() -> None:
+    """Pitfall 8: the tail of a batch that nobody was told about."""
     disk, log = furnished()
     stale_mark(disk)
     content = disk.content(NEWEST)
@@ -139,6 +140,7 @@ def test_good_lines_behind_a_torn_one_are_cut_too() -> None:
 
 
 def test_a_bad_line_before_the_mark_is_damage_even_in_the_last_batch() -> None:
+    """Pitfall 8: it had been synced, so it is no torn write."""
     disk, _ = furnished()
     disk.rot(NEWEST, line_start(disk, NEWEST, 5) + 30)
     error = refused(disk)
@@ -368,7 +370,7 @@ def test_a_snapshot_of_another_state_than_the_marker_says_is_found() -> None:
 
 
 def test_a_vote_older_than_the_log_is_damage() -> None:
-    """An old copy of vote.json would let the node vote twice in a term."""
+    """Pitfall 7: an old copy of vote.json would let the node vote twice in a term."""
     disk, _ = furnished()
     vote = seal(b'{"term":0,"voted_for":null}')
     disk.replace(layout.VOTE_FILE, vote)

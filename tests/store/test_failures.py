@@ -49,6 +49,7 @@ def assert_is_dead(store: Store) -> None:
 
 @pytest.mark.parametrize("keeps_pages", [True, False])
 def test_a_failed_fsync_stops_the_store_although_the_next_one_would_succeed(keeps_pages: bool) -> None:
+    """Pitfall 5: the pages may be gone; the next fsync would succeed over nothing."""
     disk, log = SimDisk(), LogMaker()
     store = filled_store(disk, [log.enqueues(3)])
     disk.sync_errors = 1
@@ -99,6 +100,7 @@ def live(store: Store, log: LogMaker, acknowledged: list[int]) -> None:
 
 
 def test_a_failure_at_any_call_stops_the_store_and_loses_nothing_acknowledged() -> None:
+    """Pitfall 5: the same for every write, rename and folder."""
     probe = SimDisk()
     store = new_store(probe)
     first = probe.calls
