@@ -80,6 +80,17 @@ class BadOption(HistoryError):
         super().__init__(f"option {name}={value!r}: expected {expected}. Nothing was read.")
 
 
+class EntriesUnaccounted(HistoryError):
+    """Not every entry that was to be read is in a table. Nothing was published."""
+
+    def __init__(self, *, group: str, first: int, last: int, found: int) -> None:
+        super().__init__(
+            f"group {group}: of the {last - first + 1:,} entries {first} to {last}, {found:,} are in the tables. "
+            f"Nothing was published. Did a node or an archive change while it was read? Run it again; if "
+            f"it happens twice, it is a bug of rollmq."
+        )
+
+
 class WarehouseBusy(HistoryError):
     """Another run writes to this warehouse. Nothing was changed."""
 

@@ -21,8 +21,11 @@ import pyarrow.json as pj
 from rollmq.core.line import BODY_AT, CRC_AT, CRC_END
 from rollmq.pipeline.errors import HistoryDamaged
 from rollmq.pipeline.schema import (
+    BESIDE_BYTES,
+    BYTES,
     COLUMNS,
     IN_THE_LINE,
+    PAYLOAD_ROW,
     REJECTED,
     SETTING_NAMES,
     arrow_schema,
@@ -87,11 +90,13 @@ class LineParser:
         columns: Sequence[str] = tuple(COLUMNS),
         types: frozenset[str] | None = None,
         stops_at_damage: bool = True,
+        splits_payloads: bool = False,
     ) -> None:
         self._group = group
         self._columns = tuple(columns)
         self._types = types
         self._stops_at_damage = stops_at_damage
+        self._splits_payloads = splits_payloads
         self._schema = arrow_schema(self._columns)
         self.rejected_count = 0
         self._common = _plan(self._columns, COMMON)
@@ -114,12 +119,14 @@ class LineParser:
         problem = _crc_problem(block) if checks_crc else None
         if problem is None:
             try:
-                yield self._batch(block, count, where.index, plan)
-                return
+                batch = self._batch(block, count, where.index, plan)
             except _Unfit as error:
                 problem = error
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
                 problem = _Unfit("json", str(error).splitlines()[0][:200])
+            else:
+                yield from self._split(batch) if self._splits_payloads else (batch,)
+                return
         if count <= 1:
             raw = block[:RAW_CHARS_MAX].decode(errors="replace").rstrip("\n")
             reject = Reject(
@@ -184,6 +191,22 @@ class LineParser:
         if self._types is not None:
             batch = batch.filter(pc.is_in(kind, pa.array(sorted(self._types), pa.string())))
         return batch
+
+    def _split(self, batch: Any) -> Iterator[Any]:
+        """The batch without the users' bytes, and these in rows of their own."""
+        filled = [pc.greater(pc.binary_length(pc.fill_null(batch[name], "")), 0) for name in BYTES]
+        mask = pc.or_(pc.or_(filled[0], filled[1]), filled[2])
+        count = batch.num_rows
+        without = [pa.nulls(count, pa.string()) if name in BYTES else batch[name] for name in self._columns]
+        yield pa.RecordBatch.from_arrays(without, schema=self._schema)
+        apart = batch.filter(mask)
+        kept = (*BYTES, *BESIDE_BYTES)
+        arrays = [
+            apart[name] if name in kept else pa.nulls(apart.num_rows, arrow_type(COLUMNS[name]))
+            for name in self._columns
+        ]
+        arrays[self._columns.index("type")] = pa.repeat(pa.scalar(PAYLOAD_ROW), apart.num_rows)
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _check(self, given: dict[str, Any], count: int, first_index: int) -> None:
         index, kind = given["index"], given["type"]

@@ -16,6 +16,15 @@ from rollmq.core import events
 REJECTED: Final = "rejected"
 """The `type` of a row that is no event but says what could not be read."""
 
+PAYLOAD_ROW: Final = "payload"
+"""The `type` of a row that has an event's bytes and nothing else of it (option `splitPayloads`)."""
+
+BYTES: Final = ("payload", "result", "error_detail")
+"""Columns with the users' own bytes."""
+
+BESIDE_BYTES: Final = ("group", "index", "at_us", "at", "job_id", "content_type", "key_id")
+"""What a payload row says beside them."""
+
 ENDINGS: Final = ("ack", "fail_requeue", "timeout_requeue", "worker_down_requeue", "dlq", "cancel")
 """Events that may end an attempt."""
 

@@ -59,6 +59,9 @@ class Options:
     verify: str
     on_damage: str
     events_per_trigger: int | None
+    splits_payloads: bool
+    ranges: Mapping[str, tuple[int, int]] | None
+    """Of each group, first and last entry; no other group."""
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "Options":
@@ -82,7 +85,15 @@ class Options:
             verify=_choice(options, "verify", VERIFY_DIGEST, VERIFY_CHOICES),
             on_damage=_choice(options, "onDamage", FAIL, (FAIL, REJECT)),
             events_per_trigger=_number(options, "maxEventsPerTrigger", 1) if per_trigger else None,
+            ranges=_ranges(options.get("ranges")),
+            splits_payloads=_choice(options, "splitPayloads", "false", ("false", "true")) == "true",
         )
+
+
+def _ranges(text: str | None) -> Mapping[str, tuple[int, int]] | None:
+    if text is None:
+        return None
+    return {group: (first, last) for group, (first, last) in json.loads(text).items()}
 
 
 def _number(options: Mapping[str, str], name: str, default: int) -> int:
@@ -163,6 +174,7 @@ class _Reading:
                 columns=self.columns,
                 types=self.types,
                 stops_at_damage=self.options.on_damage == FAIL,
+                splits_payloads=self.options.splits_payloads,
             )
             if isinstance(part, LivePiece):
                 yield from read_live(part, parser, token=self.options.token)
@@ -234,7 +246,12 @@ class RollmqReader(DataSourceReader):
             self._reading.types = wanted if held is None else held & wanted
 
     def partitions(self) -> Sequence[Task]:
-        return self._reading.tasks({}, self._start, {}, self._end)
+        ranges = self._reading.options.ranges
+        if ranges is None:
+            return self._reading.tasks({}, self._start, {}, self._end)
+        starts = {group: max(first, self._start) for group, (first, _) in ranges.items()}
+        ends = {group: min(last, self._end) for group, (_, last) in ranges.items()}
+        return self._reading.tasks(starts, FOREVER, ends, FOREVER)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Task)

@@ -1,0 +1,207 @@
+"""One table in the Delta format, without any jar: Spark writes the files, this commits them.
+
+A version of the table is a set of files; the transaction that adds some and removes others is one file that
+appears by an atomic rename. DuckDB, Polars and warehouses read the same format.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from rollmq.pipeline.schema import arrow_type
+from rollmq.pipeline.tables import Table
+
+NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+COMPACT_FILES: Final = 64
+"""From so many files smaller than half of COMPACT_BYTES on, they are made into few."""
+COMPACT_BYTES: Final = 128 << 20
+_ARROW_BINARY = pa.binary()
+_ARROW_DATE = pa.date32()
+
+
+class DeltaFolder:
+    """A table's folder."""
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self.path = path
+        self.table = table
+
+    def adopt(self, staged: Path, folder: str) -> tuple[list[str], int]:
+        """Move staged files into the table's folder, where nobody sees them yet; (names, rows)."""
+        names: list[str] = []
+        rows = 0
+        for source in sorted(staged.rglob("*.parquet")):
+            count = pq.read_metadata(source).num_rows
+            if not count:
+                continue
+            rows += count
+            name = f"{folder}/{source.relative_to(staged)}"
+            target = self.path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(target)
+            names.append(name)
+        return names, rows
+
+    def commit(self, added: Sequence[str], *, replaces: bool, replaces_open: bool, run: str) -> int:
+        """One transaction; returns the table's new version."""
+        adds = [self._add_action(name) for name in added]
+        properties = CommitProperties(custom_metadata={"rollmq_run": run})
+        partition = [self.table.partition] if self.table.partition else None
+        if not self._exists():
+            self.path.mkdir(parents=True, exist_ok=True)
+            create_table_with_add_actions(
+                str(self.path), self._schema(), adds, partition_by=partition, commit_properties=properties
+            )
+            return int(DeltaTable(str(self.path)).version())
+        table = DeltaTable(str(self.path))
+        removes = self._removes(table, only_open=not replaces) if replaces or replaces_open else []
+        if adds or removes:
+            table.create_write_transaction(
+                [*removes, *adds],
+                "append",
+                self._schema(),
+                partition_by=partition,
+                commit_properties=properties,
+            )
+        return int(DeltaTable(str(self.path)).version())
+
+    def take_back(self, version: int) -> None:
+        """Make the newest version hold what this one held, if anything came after it."""
+        table = DeltaTable(str(self.path))
+        if table.version() != version:
+            table.restore(version)
+
+    def files(self, version: int) -> list[str]:
+        """The files of a version."""
+        return [each.removeprefix("file://") for each in self._at(version).file_uris()]
+
+    def frame(self, spark: Any, version: int) -> Any:
+        """The rows of a version, for Spark."""
+        from pyspark.sql import functions as F
+
+        actions = self._actions(version)
+        if not actions:
+            return spark.createDataFrame([], self.table.ddl)
+        partition = self.table.partition
+        by_value: dict[str | None, list[str]] = {}
+        for path, value in actions:
+            by_value.setdefault(value if partition else None, []).append(str(self.path / path))
+        if not partition:
+            return spark.read.schema(self.table.ddl).parquet(*by_value[None])
+        frame = (
+            spark.read.schema(self.table.ddl_in_files)
+            .option("recursiveFileLookup", "true")
+            .parquet(*(path for paths in by_value.values() for path in paths))
+        )
+        # The date stands in the path that Spark wrote, and in the table's log; no file holds it.
+        text = F.regexp_extract(F.input_file_name(), f"{partition}=([^/]*)/", 1)
+        value = F.when(text.isin("", NO_PARTITION), None).otherwise(text).cast("date")
+        return frame.withColumn(partition, value).select(*self.table.columns)
+
+    def compact(self) -> int | None:
+        """Make few files of many small ones; the new version, or null when there is nothing to do."""
+        table = DeltaTable(str(self.path))
+        sizes = table.get_add_actions(flatten=True)
+        small = [
+            each for each in pa.table(sizes).column("size_bytes").to_pylist() if each < COMPACT_BYTES // 2
+        ]
+        if len(small) < COMPACT_FILES:
+            return None
+        table.optimize.compact(target_size=COMPACT_BYTES)
+        return int(DeltaTable(str(self.path)).version())
+
+    def forget(self, *, keep_hours: int) -> None:
+        """Delete the files that no version of so long ago and since has needed, and those of broken runs."""
+        table = DeltaTable(str(self.path))
+        table.vacuum(retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
+
+    # -- what delta-rs is told
+
+    def _exists(self) -> bool:
+        return (self.path / "_delta_log").is_dir() and bool(os.listdir(self.path / "_delta_log"))
+
+    def _at(self, version: int) -> Any:
+        return DeltaTable(str(self.path), version=version)
+
+    def _actions(self, version: int) -> list[tuple[str, str | None]]:
+        """(path, value of the dividing column) of each file of a version."""
+        found = pa.table(self._at(version).get_add_actions(flatten=True))
+        paths = [unquote(each) for each in found.column("path").to_pylist()]
+        key = f"partition.{self.table.partition}"
+        values = found.column(key).to_pylist() if key in found.column_names else [None] * len(paths)
+        return sorted(
+            (path, None if value is None else str(value)) for path, value in zip(paths, values, strict=True)
+        )
+
+    def _removes(self, table: Any, *, only_open: bool) -> list[Any]:
+        now = int(time.time() * 1000)
+        return [
+            RemoveAction(
+                path=path,
+                deletion_timestamp=now,
+                data_change=True,
+                partition_values={self.table.partition: value} if self.table.partition else {},
+                size=(self.path / path).stat().st_size,
+            )
+            for path, value in self._actions(int(table.version()))
+            if value is None or not only_open
+        ]
+
+    def _add_action(self, name: str) -> Any:
+        path = self.path / name
+        found = path.stat()
+        return AddAction(
+            name,
+            found.st_size,
+            {self.table.partition: _value_in(name, self.table.partition)} if self.table.partition else {},
+            int(found.st_mtime * 1000),
+            True,
+            json.dumps(self._statistics(path)),
+        )
+
+    def _statistics(self, path: Path) -> dict[str, Any]:
+        meta = pq.read_metadata(path)
+        names = [meta.schema.column(number).path for number in range(meta.num_columns)]
+        least: dict[str, Any] = {}
+        greatest: dict[str, Any] = {}
+        for name in self.table.statistics:
+            column = names.index(name)
+            found = [meta.row_group(group).column(column).statistics for group in range(meta.num_row_groups)]
+            known = [each for each in found if each is not None and each.has_min_max]
+            if known and len(known) == len(found):
+                least[name] = _json_value(min(each.min for each in known))
+                greatest[name] = _json_value(max(each.max for each in known))
+        return {"numRecords": meta.num_rows, "minValues": least, "maxValues": greatest, "nullCount": {}}
+
+    def _schema(self) -> Any:
+        fields = [pa.field(name, _arrow(kind)) for name, kind in self.table.columns.items()]
+        return Schema.from_arrow(pa.schema(fields))
+
+
+def _arrow(kind: str) -> Any:
+    if kind == "binary":
+        return _ARROW_BINARY
+    return _ARROW_DATE if kind == "date" else arrow_type(kind)
+
+
+def _value_in(name: str, partition: str) -> str | None:
+    """The value of the dividing column, from the path that Spark gave the file."""
+    for part in name.split("/"):
+        if part.startswith(f"{partition}="):
+            value = unquote(part.removeprefix(f"{partition}="))
+            return None if value == NO_PARTITION else value
+    return None
+
+
+def _json_value(value: Any) -> Any:
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value

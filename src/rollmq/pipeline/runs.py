@@ -1,0 +1,280 @@
+"""A run: take what is new, fold it, publish all tables together, and say what was read, written and rejected.
+
+    report = History(spark, Warehouse("warehouse")).update(Sources(places=["archive"]))
+
+An entry is taken once, by (group, index), however often a run is repeated: where a run begins is in the
+pointer, and the pointer moves with the tables. What the rows mean is in `bronze` and `silver`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rollmq.pipeline import silver
+from rollmq.pipeline.bronze import TABLE, bronze, job_events
+from rollmq.pipeline.errors import EntriesUnaccounted
+from rollmq.pipeline.live import find_end
+from rollmq.pipeline.places import find_segments
+from rollmq.pipeline.planning import Missing, last_indexes, plan_parts
+from rollmq.pipeline.source import until_hole
+from rollmq.pipeline.tables import (
+    ATTEMPTS,
+    BRONZE,
+    EVENTS,
+    JOBS_CLOSED,
+    JOBS_OPEN,
+    OPEN_EVENTS,
+    REJECTS,
+    TABLES,
+)
+from rollmq.pipeline.warehouse import Published, Reached, Run, Warehouse
+
+FEW_ROWS: Final = 500_000
+"""Up to so many rows are written as one file: many small files cost every reader."""
+KEEP_HOURS: Final = 168
+"""Files that no version needs any more are kept for readers of older versions: a week."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where history comes from."""
+
+    places: tuple[str, ...] = ()
+    server: str = ""
+    token: str = ""
+    group: str = ""
+    skips_missing: bool = False
+    """Go on behind entries that are missing and not declared; they are rejected, and never taken later."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did."""
+
+    run: str = ""
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What was read, of each group."""
+    holes: list[Missing] = field(default_factory=list)
+    """Entries that are missing and at which the run stopped."""
+    read: int = 0
+    rejected: int = 0
+    """Rows of rejects; one may stand for a range of entries."""
+    written: dict[str, int] = field(default_factory=dict)
+    """Rows written, of each table."""
+    reached: dict[str, Reached] = field(default_factory=dict)
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing was rejected, nothing is missing."""
+        return not self.rejected and not self.holes
+
+
+class History:
+    """One warehouse, and the Spark that works on it."""
+
+    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+        self.spark = spark
+        self.warehouse = warehouse
+
+    def update(self, sources: Sources | None, *, builds: bool = True) -> Report:
+        """Take what is new into bronze, fold it into silver, publish both. Without sources: only fold."""
+        report = Report()
+        with self.warehouse.run() as run:
+            report.run = run.id
+            reached = dict(run.base.groups)
+            if sources is not None:
+                self._ingest(run, sources, reached, report)
+            if builds:
+                self._build(run, reached, report)
+            if report.written:
+                run.publish(reached)
+                self._tidy(run)
+        report.reached = reached
+        return report
+
+    def take(self, events: DataFrame, ranges: Mapping[str, tuple[int, int]]) -> Report:
+        """The same for rows that are read already: a stream's batch. What was taken before is left out."""
+        report = Report()
+        with self.warehouse.run() as run:
+            report.run = run.id
+            reached = dict(run.base.groups)
+            fresh = {
+                group: (max(first, reached.get(group, Reached()).bronze_index + 1), last)
+                for group, (first, last) in ranges.items()
+            }
+            fresh = {group: each for group, each in fresh.items() if each[0] <= each[1]}
+            if fresh:
+                wanted = [
+                    (F.col("group") == group) & F.col("index").between(first, last)
+                    for group, (first, last) in fresh.items()
+                ]
+                self._write_bronze(run, events.where(_any(wanted)), fresh, reached, report)
+                self._build(run, reached, report)
+                run.publish(reached)
+                self._tidy(run)
+        report.reached = reached
+        return report
+
+    # -- bronze
+
+    def _ingest(self, run: Run, sources: Sources, reached: dict[str, Reached], report: Report) -> None:
+        starts = {group: each.bronze_index + 1 for group, each in reached.items()}
+        ends: dict[str, int] = {}
+        if sources.places:
+            found = find_segments(sources.places, group=sources.group)
+            parts = plan_parts(found, starts=starts)
+            kept = parts if sources.skips_missing else until_hole(parts)
+            report.holes = [part for part in parts if isinstance(part, Missing) and part not in kept]
+            ends = last_indexes(kept)
+        if sources.server:
+            live = find_end(sources.server, token=sources.token)
+            ends[live.group] = max(ends.get(live.group, 0), live.last)
+        ranges = {
+            group: (starts.get(group, 1), last)
+            for group, last in ends.items()
+            if last >= starts.get(group, 1)
+        }
+        if ranges:
+            self._write_bronze(run, self._read(sources, ranges), ranges, reached, report)
+
+    def _read(self, sources: Sources, ranges: Mapping[str, tuple[int, int]]) -> DataFrame:
+        reader = (
+            self.spark.read.format("rollmq")
+            .option("onDamage", "reject")
+            .option("splitPayloads", "true")
+            .option("ranges", json.dumps(ranges))
+            .option("group", sources.group)
+            .option("server", sources.server)
+            .option("token", sources.token)
+        )
+        return reader.option("paths", json.dumps(sources.places)).load()
+
+    def _write_bronze(
+        self,
+        run: Run,
+        events: DataFrame,
+        ranges: Mapping[str, tuple[int, int]],
+        reached: dict[str, Reached],
+        report: Report,
+    ) -> None:
+        staged = run.staging("bronze")
+        bronze(events).write.partitionBy(TABLE).parquet(staged)
+        for table in BRONZE:
+            report.written[table.name] = run.add(table, f"{staged}/{TABLE}={table.name}")
+        report.ranges = dict(ranges)
+        report.read = report.written[EVENTS.name]
+        report.rejected = report.written[REJECTS.name]
+        times = self._account(run, ranges, report)
+        for group, (_first, last) in ranges.items():
+            before = reached.get(group, Reached())
+            at_us = max(times.get(group, 0), before.at_us)
+            reached[group] = Reached(bronze_index=last, silver_index=before.silver_index, at_us=at_us)
+
+    def _account(self, run: Run, ranges: Mapping[str, tuple[int, int]], report: Report) -> dict[str, int]:
+        """Every entry of the ranges is in `events` or in `rejects`; raises EntriesUnaccounted otherwise.
+        Returns the newest log time of each group."""
+        in_range = _any(
+            [
+                (F.col("group") == group) & F.col("index").between(first, last)
+                for group, (first, last) in ranges.items()
+            ]
+        )
+        taken = run.frame(self.spark, EVENTS).where(in_range).groupBy("group")
+        counted = taken.agg(F.count("*").alias("n"), F.max("at_us").alias("at_us")).collect()
+        counts = {row["group"]: int(row["n"]) for row in counted}
+        if report.rejected:
+            lost = (
+                run.frame(self.spark, REJECTS)
+                .where(in_range & (F.col("kind") != "digest"))
+                .groupBy("group")
+                .agg(F.sum(F.col("last_index") - F.col("index") + 1).alias("n"))
+            )
+            for row in lost.collect():
+                counts[row["group"]] = counts.get(row["group"], 0) + int(row["n"])
+        for group, (first, last) in ranges.items():
+            if counts.get(group, 0) != last - first + 1:
+                raise EntriesUnaccounted(group=group, first=first, last=last, found=counts.get(group, 0))
+        return {row["group"]: int(row["at_us"]) for row in counted}
+
+    # -- silver
+
+    def _build(self, run: Run, reached: dict[str, Reached], report: Report) -> None:
+        behind = {group: each for group, each in reached.items() if each.silver_index < each.bronze_index}
+        if not behind and OPEN_EVENTS.name in run.base.versions:
+            return
+        new = [
+            (F.col("group") == group) & (F.col("index") > each.silver_index) for group, each in behind.items()
+        ]
+        events = job_events(run.frame(self.spark, EVENTS).where(_any(new)))
+        held = run.frame(self.spark, OPEN_EVENTS)
+        staged = run.staging("folded")
+        silver.folded(held.unionByName(events)).write.parquet(staged)
+        folded = self.spark.read.parquet(staged)
+        few = _is_few(folded.count())
+        since = {group: each.silver_index for group, each in reached.items()}
+        is_new = F.col("closed_index") > _silver_index(since)
+
+        attempts = silver.attempts(folded).where(F.col("closed_index").isNull() | is_new).drop("closed_index")
+        self._write(run, ATTEMPTS, attempts, few, report, replaces_open=True)
+        all_jobs = silver.jobs(folded)
+        self._write(run, JOBS_CLOSED, all_jobs.where(is_new), few, report)
+        self._write(run, JOBS_OPEN, silver.open_jobs(all_jobs), few, report, replaces=True)
+        self._write(run, OPEN_EVENTS, silver.open_events(folded), few, report, replaces=True)
+        for group, each in reached.items():
+            reached[group] = Reached(each.bronze_index, each.bronze_index, each.at_us)
+
+    def _write(
+        self,
+        run: Run,
+        table: Any,
+        frame: DataFrame,
+        few: bool,
+        report: Report,
+        *,
+        replaces: bool = False,
+        replaces_open: bool = False,
+    ) -> None:
+        staged = run.staging(table.name)
+        writer = (frame.coalesce(1) if few else frame).write
+        if table.partition:
+            writer = writer.partitionBy(table.partition)
+        writer.parquet(staged)
+        report.written[table.name] = run.add(table, staged, replaces=replaces, replaces_open=replaces_open)
+
+    # -- keeping it small
+
+    def _tidy(self, run: Run) -> None:
+        """Make few files of many, in a version of its own, and point to that."""
+        versions = dict(run.base.versions)
+        for name in versions:
+            compacted = self.warehouse.folder(TABLES[name]).compact()
+            if compacted is not None:
+                versions[name] = compacted
+                self.warehouse.folder(TABLES[name]).forget(keep_hours=KEEP_HOURS)
+        if versions != run.base.versions:
+            run.point(versions, run.base.groups)
+
+    def table(self, name: str, published: Published | None = None) -> DataFrame:
+        """A published table."""
+        return self.warehouse.frame(self.spark, TABLES[name], published)
+
+
+def _any(conditions: Sequence[Column]) -> Column:
+    return reduce(lambda one, other: one | other, conditions, F.lit(False))
+
+
+def _silver_index(since: Mapping[str, int]) -> Column:
+    """How far the tables knew a row's group before this run."""
+    found = F.lit(0)
+    for group, index in since.items():
+        found = F.when(F.col("group") == group, index).otherwise(found)
+    return found
+
+
+def _is_few(count: int) -> bool:
+    return count <= FEW_ROWS
