@@ -85,7 +85,7 @@ class EntriesUnaccounted(HistoryError):
 
     def __init__(self, *, group: str, first: int, last: int, found: int) -> None:
         super().__init__(
-            f"group {group}: of the {last - first + 1:,} entries {first} to {last}, {found:,} are in a table. "
+            f"group {group}: of the {last - first + 1:,} entries {first} to {last}, {found:,} are there. "
             f"Nothing was published. Did a node or an archive change while it was read? Run it again; if "
             f"it happens twice, it is a bug of rollmq."
         )
