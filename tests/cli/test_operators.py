@@ -220,3 +220,19 @@ def test_names_that_users_chose_cannot_move_the_cursor_or_make_markup(node: Runn
         output = ask(node, *words)
         assert "\u202e" not in output
     assert "evil.[bold]x" in ask(node, "jobs", "--exec", "evil.[bold]x")
+
+
+def test_top_prints_a_frame_with_queues_and_rates(node: RunningNode) -> None:
+    with BareClient(node.port) as client:
+        client.submit("top.a", 4)
+    output = ask(node, "top", "--frames", 2, "--every", 0.1)
+    assert "leads in term 1" in output
+    assert "no worker takes it" in output
+    assert "/s accepted" in output
+
+
+def test_top_in_json_has_the_rates_of_its_later_frames(node: RunningNode) -> None:
+    first, second = rows(ask(node, "top", "--json", "--frames", 2, "--every", 0.1))
+    assert first["rates"] is None
+    assert isinstance(second["rates"], dict)
+    assert set(second["rates"]) == {"accepted", "assigned", "ended", "entries"}

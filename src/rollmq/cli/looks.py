@@ -96,10 +96,15 @@ def say_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def say_json_line(value: object) -> None:
+    """One object on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
 def say_json_lines(rows: Iterable[object]) -> None:
     """One object per line."""
     for row in rows:
-        click.echo(json.dumps(row, ensure_ascii=False))
+        say_json_line(row)
 
 
 def note(message: str) -> None:

@@ -18,6 +18,7 @@ from rollmq.cli.log import log
 from rollmq.cli.parties import clients, settings, workers
 from rollmq.cli.serve import serve
 from rollmq.cli.status import status
+from rollmq.cli.top import top
 from rollmq.cli.worker import worker
 from rollmq.errors import (
     AnswerUnknown,
@@ -90,6 +91,7 @@ main.add_command(serve)
 main.add_command(serve, name="leader")
 main.add_command(worker)
 main.add_command(status)
+main.add_command(top)
 main.add_command(explain)
 main.add_command(jobs)
 main.add_command(dlq)

@@ -36,6 +36,10 @@ class NodeFacts:
     """As of the applied index, or ahead of it on a leader. Null on a static follower."""
     uptime_us: int = 0
     connections_count: int = 0
+    accepted_count: int = 0
+    assigned_count: int = 0
+    ended_count: int = 0
+    """Since this process began, while it led."""
     is_disk_low: bool = False
     disk_free_bytes: int | None = None
     fold_failures_count: int = 0
@@ -80,6 +84,9 @@ def status(node: NodeFacts, leader: Leader | None) -> q.Status:
         uptime_us=node.uptime_us,
         version=__version__,
         connections=node.connections_count,
+        accepted_count=node.accepted_count,
+        assigned_count=node.assigned_count,
+        ended_count=node.ended_count,
         is_disk_low=node.is_disk_low,
         disk_free_bytes=node.disk_free_bytes,
         fold_failures=node.fold_failures_count,

@@ -76,6 +76,8 @@ class Teller:
 
     def __init__(self, door: "Door") -> None:
         self._door = door
+        self.accepted_count = self.assigned_count = self.ended_count = 0
+        """Jobs that were told of since the process began: for rates. Repeats are not counted."""
 
     def tell(self, effect: AnyEffect) -> None:
         """Say one effect to whom it concerns, if he is there."""
@@ -100,6 +102,7 @@ class Teller:
     # -- to clients
 
     def _accepted(self, effect: Accepted) -> None:
+        self.accepted_count += not effect.is_repeat
         to = effect.to
         conn = to.conn if isinstance(to, Asker) else to
         if not isinstance(conn, Conn) or conn.is_closed:
@@ -113,6 +116,7 @@ class Teller:
             self._door.will_tell(effect.first_id, conn)
 
     def _ended(self, effect: Ended) -> None:
+        self.ended_count += 1
         event = effect.event
         conns = self._door.take_interest(event.job_id)
         if conns is None:
@@ -125,6 +129,7 @@ class Teller:
     # -- to workers
 
     def _assigned(self, effect: Assigned) -> None:
+        self.assigned_count += 1
         event, job = effect.event, effect.job
         conn = self._door.workers.get(event.worker_id)
         if conn is None or event.index <= conn.hello_index:

@@ -222,6 +222,12 @@ class Status(Reply, frozen=True, kw_only=True):
     """Release of the node."""
     connections: int
     """Open connections of this node."""
+    accepted_count: int = 0
+    """Jobs that it accepted since its process began, while it led: two answers give a rate."""
+    assigned_count: int = 0
+    """Attempts that it handed out, likewise."""
+    ended_count: int = 0
+    """Jobs that came to an end, likewise."""
     is_disk_low: bool
     """Its disk is nearly full: submits are refused."""
     disk_free_bytes: int | None
