@@ -1,18 +1,19 @@
 """Connections between parties and the node: bytes in order until the connection breaks, at any byte.
 
 In its orderly form it does what TCP does, worse than usual: pieces are split, sides learn of a break at
-different times or never. In its disorderly form frames are lost, repeated and overtaken while the
-connection lives on; what says hello or goodbye is spared, for without it nothing would be said at all.
-It knows of a frame only its type byte.
+different times or never. In its disorderly form frames are lost, repeated and overtaken, which no TCP does,
+and the connection lives on for some seconds before it breaks; what says hello or goodbye is spared, for
+without it nothing would be said at all. It knows of a frame only its type byte.
 """
 
 from collections.abc import Callable
 
 from rollmq.wire.message import MsgType
 from tests.sim.swarm import NetFaults
-from tests.sim.world import World
+from tests.sim.world import SECOND_US, World
 
 TYPE_AT = 4
+DOOM_US = (1_000, 20 * SECOND_US)
 SPARED = frozenset(
     {
         int(MsgType.HELLO_CLIENT),
@@ -64,7 +65,7 @@ class Link:
     def __init__(self, world: World, faults: NetFaults) -> None:
         self.world = world
         self.faults = faults
-        self.is_broken = False
+        self.is_broken = self.is_doomed = False
         self.a, self.b = End(self), End(self)
         self.a.peer, self.b.peer = self.b, self.a
         if faults.break_every_us and not world.is_calm:
@@ -78,10 +79,13 @@ class Link:
             return
         if not world.is_calm and not faults.is_orderly and data[TYPE_AT] not in SPARED:
             if world.happens(faults.lose):
+                self._doom()
                 return
             if world.happens(faults.repeat):
+                self._doom()
                 self._deliver_later(end, data, world.between((0, faults.delay_us)))
             if world.happens(faults.delay):
+                self._doom()
                 self._deliver_later(end, data, world.between((0, faults.delay_us)))
                 return
         if world.happens(faults.split) and len(data) > 1:
@@ -89,6 +93,12 @@ class Link:
             self._in_order(end, data[:at])
             data = data[at:]
         self._in_order(end, data)
+
+    def _doom(self) -> None:
+        """Nobody repairs a connection that has lost its order: it breaks before long."""
+        if not self.is_doomed:
+            self.is_doomed = True
+            self.world.after(self.world.between(DOOM_US), self.snap)
 
     def _in_order(self, end: End, data: bytes) -> None:
         world = self.world

@@ -7,7 +7,6 @@ and is told passes a tap that counts for itself, so that a wrong book of the cor
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from rollmq.library.held_job import RUNNING, HeldJob, Outcome
 from rollmq.library.worker_core import WorkerCore, WorkerProfile
@@ -17,8 +16,6 @@ from tests.sim.party import Party, Town
 from tests.sim.swarm import MS, Swarm
 from tests.sim.tap import WorkerTap
 from tests.sim.world import SECOND_US, Timer, Violation, World
-
-ACKS_AGAIN_US: Final = 10 * SECOND_US
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +47,6 @@ class SimWorker(Party):
         ):
             if every_us:
                 world.after(world.rarely(every_us), fate)
-        if not swarm.net.is_orderly:
-            world.after(ACKS_AGAIN_US, self._ack_again)
 
     def _draw_patterns(self) -> list[str]:
         execs, random = self.swarm.traffic.execs, self.world.random
@@ -129,13 +124,6 @@ class SimWorker(Party):
         for run in list(self.runs.values()):
             if run.is_hanging and run.is_told_to_stop:
                 run.timer = self.world.after(SECOND_US, partial(self._end, run, Outcome()))
-
-    def _ack_again(self) -> None:
-        """Where frames vanish from connections that live on, outcomes are told until they are confirmed."""
-        if self.is_alive:
-            self.core.say_outcomes_again()
-            self.turn()
-        self.world.after(ACKS_AGAIN_US, self._ack_again)
 
     # -- what the core wants done
 
