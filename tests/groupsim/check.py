@@ -124,8 +124,7 @@ class GroupRun(Run):
         self.oracle.final_check()
         for node in self.group.nodes:
             self._check_disk(node)
-        for client in self.clients:
-            self._check_client(client)
+        self.check_clients()
         counts = self.oracle.counts + Counter(
             {f"event {name}": count for name, count in self.oracle.ledger.counts.items()}
         )
