@@ -76,6 +76,9 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_taken_for_durable(kee
 @pytest.mark.parametrize(
     "seed",
     [
+        pytest.param(
+            1009, id="a repeat of a submit whose result is not kept any more: its client waited for ever"
+        ),
         pytest.param(57, id="a failed fsync, a restart, a power cut: a hole before the mark"),
         pytest.param(60, id="the same, in a segment that was sealed meanwhile"),
         pytest.param(

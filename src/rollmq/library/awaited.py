@@ -83,6 +83,9 @@ class Awaited:
         if call is None:
             return  # A second copy, or nobody asks about it any more.
         header = header_of(frame, ResultHeader)
+        if header.state == "gone":
+            self._close(frame.corr_id, None, ResultExpired(job_id=frame.corr_id.hex()))
+            return
         if header.final:
             self._close(frame.corr_id, _outcome_of(frame, header), None)
             return

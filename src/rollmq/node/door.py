@@ -407,8 +407,11 @@ class Door:
 
     def _query(self, conn: Conn, frame: Frame, leader: Leader | None) -> None:
         is_result = header_of(frame, h.QueryHeader).name == "result"
-        if is_result and leader is not None and conn.session.role is Role.CLIENT:
-            from_clients.ask_result(conn, frame, leader)
+        if is_result and conn.session.role is Role.CLIENT:
+            if leader is not None:
+                from_clients.ask_result(conn, frame, leader)
+            else:
+                self.not_leader(conn)
         else:
             self._other_query(conn, frame, leader)
 

@@ -21,7 +21,7 @@ from rollmq.node.telling import (
     result_of_finished,
 )
 from rollmq.wire import job_headers as j
-from rollmq.wire.codec import header_of
+from rollmq.wire.codec import encode_header, header_of
 from rollmq.wire.error_codes import ErrorCode, violation
 from rollmq.wire.message import Frame
 from rollmq.wire.readers import exec_of_submit, read_submit
@@ -36,6 +36,7 @@ class ResultArguments(msgspec.Struct, frozen=True):
     job_id: str
 
 
+GONE: Final = encode_header(j.ResultHeader(state="gone", tries=0))
 _decode_arguments = msgspec.json.Decoder(ResultArguments).decode
 
 
@@ -120,8 +121,12 @@ def ask_result(conn: Conn, frame: Frame, leader: Leader) -> None:
 
 
 def push_result(conn: Conn, job_id: str, leader: Leader) -> None:
-    """Tell the end of a job that has ended; it waits for the commit of what is known now."""
-    leader.desk.say(Answer(leader.desk.last_index, Asker(conn, b"", job_id), _outcome(leader, job_id)))
+    """Tell the end of a job that has ended; it waits for the commit of what is known now. That its end is
+    not kept is told too: a session that hears nothing would wait for ever."""
+    value = _outcome(leader, job_id)
+    if not value.result:
+        value = Outcome("gone", GONE)
+    leader.desk.say(Answer(leader.desk.last_index, Asker(conn, b"", job_id), value))
 
 
 def _outcome(leader: Leader, job_id: str) -> Outcome:

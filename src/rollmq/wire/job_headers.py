@@ -83,8 +83,8 @@ class ResultHeader(Header, frozen=True):
 
     final: bool = True
     """False: progress or a partial result; nothing of it is kept."""
-    state: Literal["done", "dead", "cancelled", "dropped", "running"] = "done"
-    """How the life ended; "running" exactly when not final."""
+    state: Literal["done", "dead", "cancelled", "dropped", "gone", "running"] = "done"
+    """How the life ended; "gone" when that is no longer kept; "running" exactly when not final."""
     tries: Number = 1
     """Tries of this life."""
     reason: NameOrNone = ""

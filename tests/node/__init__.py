@@ -1,0 +1,1 @@
+"""The door, and the host behind it, under peers of every kind."""
