@@ -195,6 +195,9 @@ REDRIVE_JOBS_MAX: Final = 10_000
 """Jobs that one redrive or drop event names: some 350 kB in a line; a larger one is sent in parts."""
 QUERY_ROWS_MAX: Final = 1_000
 """Rows of one page of a list: some milliseconds of a node's loop, and far below the frame's limit."""
+QUERY_PLACE_MAX: Final = 1_000_000
+"""How deep a list goes: to find a page's place again costs some 20 ns for each row before it, in one turn of
+the loop. What lies behind is in the history."""
 QUERY_LOOKS_MAX: Final = 20_000
 """Jobs that one page looks at when it filters; it may come back empty and say where to go on."""
 

@@ -10,7 +10,7 @@ from rollmq.cli import looks
 from rollmq.cli.connecting import as_exec, as_job, as_name, asks_a_node, understood
 from rollmq.cli.describe import time_of
 from rollmq.library.operator import OperatorConnection
-from rollmq.limits import QUERY_ROWS_MAX
+from rollmq.limits import QUERY_PLACE_MAX, QUERY_ROWS_MAX
 from rollmq.wire.query import ExplainReply, JobRow, JobsPage
 
 ROWS_DEFAULT: Final = 50
@@ -130,7 +130,9 @@ def show(pages: Pages, *, as_json: bool, what: str) -> None:
         if pages.is_cut:
             looks.note(f"… and more than these {len(rows):,}: --limit 0 shows all")
     if pages.may_miss:
-        looks.warn("the list changed much meanwhile: some rows may be missing")
+        looks.warn(
+            f"rows may be missing: the list changed much meanwhile, or is longer than {QUERY_PLACE_MAX:,}"
+        )
 
 
 def understood_row(row: dict[str, Any]) -> JobRow:

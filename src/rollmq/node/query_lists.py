@@ -14,7 +14,7 @@ from rollmq.core.leader import Leader
 from rollmq.core.liveness import Presence
 from rollmq.core.parties import ClientState
 from rollmq.core.queues import ExecQueue
-from rollmq.limits import QUERY_LOOKS_MAX
+from rollmq.limits import QUERY_LOOKS_MAX, QUERY_PLACE_MAX
 from rollmq.node.query_status import exec_status
 from rollmq.wire import query as q
 
@@ -53,6 +53,8 @@ def walk(
     for looked, item in enumerate(rest, 1):
         if is_wanted(item):
             found.append(item)
+        if place + looked >= QUERY_PLACE_MAX:
+            return Walked(found, "", may_miss=True)
         if len(found) >= limit or looked >= QUERY_LOOKS_MAX:
             order = order_of(item) if order_of is not None else 0
             return Walked(found, Cursor(place + looked, order, name_of(item)).text(), may_miss)
@@ -77,7 +79,7 @@ class Cursor(NamedTuple):
         order, _, name = rest.partition(":")
         if not (is_count(place) and is_count(order)):
             return cls()
-        return cls(int(place), int(order), name)
+        return cls(min(int(place), QUERY_PLACE_MAX), int(order), name)
 
 
 def is_count(text: str) -> bool:

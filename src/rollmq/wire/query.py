@@ -291,7 +291,7 @@ class Page(Reply, frozen=True, kw_only=True):
     after: str
     """Hand it in to get the next page; empty: this was the last. A page may be empty and not the last."""
     may_miss: bool = False
-    """The list changed so much since the page before that rows may be missing between the two."""
+    """Rows may be missing: the list changed much since the page before, or goes on behind its deepest row."""
 
 
 class JobsPage(Page, frozen=True, kw_only=True):
