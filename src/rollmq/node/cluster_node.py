@@ -24,6 +24,7 @@ from rollmq.node.logs import EventLog
 from rollmq.node.peer_hello import PeerFacts, PeerIdentity
 from rollmq.node.peers import Peers
 from rollmq.node.query_status import NodeFacts
+from rollmq.node.rebuilding import Rebuilder
 from rollmq.node.starting import Started, mono_us, wall_us
 from rollmq.node.store_thread import StoreThread
 from rollmq.node.upkeep import Upkeep
@@ -76,6 +77,14 @@ class ClusterNode:
             commit_index=lambda: min(self.replica.raft.commit_index, self.store.next_index - 1),
             flush=self.door.flush,
             group=self.group,
+        )
+        self._rebuilder = Rebuilder(
+            self.replica,
+            self.store,
+            self._thread,
+            log=log,
+            done=self.begin_turn,
+            on_failure=on_failure,
         )
         self._dialer = Dialer()
         self.peers = Peers(
@@ -190,7 +199,7 @@ class ClusterNode:
             last_index=raft.log.last_index,
             commit_index=raft.commit_index,
             applied_index=raft.log.applied_index,
-            machine=self.replica.machine,
+            machine=None if self.replica.is_rebuilding else self.replica.machine,
             uptime_us=self._mono_us - self._began_us,
             connections_count=len(self.door.conns),
             accepted_count=self.door.teller.accepted_count,
@@ -235,11 +244,11 @@ class ClusterNode:
                 break
             if raft is not None:
                 self._do(raft)
-            if work.needs_rebuild:
-                self._log("rebuild_needed", cut_from=raft.cut_from if raft is not None else 0)
             door.tell(work.effects)
         if work.is_unfinished:
             self.begin_turn()
+        if replica.is_rebuilding:
+            self._rebuilder.look()
         if replica.raft.commit_index != commit_index:
             self.reader.committed()
         self._seal_what_is_due()
@@ -269,6 +278,8 @@ class ClusterNode:
 
     def _seal_what_is_due(self) -> None:
         """A marker that is on disk here and committed ends its segment."""
+        if self.replica.is_rebuilding:
+            return  # what its machine says of segments is about to be forgotten
         log, marker_index = self.replica.raft.log, self.replica.segment_first_index - 1
         if self._sealed_index < marker_index <= min(log.commit_index, log.persisted_index):
             self._sealed_index = marker_index
@@ -325,6 +336,23 @@ class ClusterNode:
 
     # -- the end
 
+    def hand_over(self) -> bool:
+        """Let another node lead, if there is one that can. Whether that has begun."""
+        raft = self.replica.raft
+        if raft.role is not Role.LEADER or raft.log.membership.current.voters <= {self.node_id}:
+            return False
+        problem = raft.transfer()
+        self._log(
+            "leadership_offered" if problem is None else "leadership_kept", reason=problem or "stopping"
+        )
+        self.begin_turn()
+        return problem is None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether Raft takes this node for the leader."""
+        return self.replica.raft.role is Role.LEADER
+
     def drain(self) -> None:
         """Nothing new is accepted; workers are told, and keep what they run: they reclaim it later."""
         leader = self.leader
@@ -335,7 +363,9 @@ class ClusterNode:
 
     @property
     def is_quiet(self) -> bool:
-        """Everything that was decided is committed and said."""
+        """Everything that was decided here is committed and said."""
+        if not self.is_leading:
+            return True
         log = self.replica.raft.log
         return log.applied_index == log.last_index
 
@@ -348,6 +378,7 @@ class ClusterNode:
         for conn in list(self.door.conns):
             self.door.drop(conn)
         self.reader.close()
+        self._rebuilder.close()
         self._thread.stop()
         self.upkeep.stop()
         self.store.close()

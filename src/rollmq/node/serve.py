@@ -36,6 +36,8 @@ BACKLOG: Final = 1024
 QUIET_S: Final = 5.0
 """How long a polite stop waits for what was decided to be on disk and said."""
 QUIET_LOOK_S: Final = 0.01
+HAND_OVER_S: Final = 2.0
+"""How long another node may take to lead in this one's place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +280,12 @@ def _stops_the_node(stop: Stop) -> Callable[[asyncio.AbstractEventLoop, dict[str
 
 
 async def _drain(node: ClusterNode, stop: Stop) -> None:
-    """Wait until everything decided is committed and said, for a while."""
+    """Hand the leadership over; wait until everything decided is committed and said, for a while."""
+    if node.hand_over():
+        for _ in range(int(HAND_OVER_S / QUIET_LOOK_S)):
+            if not node.is_leading:
+                break
+            await asyncio.sleep(QUIET_LOOK_S)
     node.drain()
     for _ in range(int(QUIET_S / QUIET_LOOK_S)):
         await asyncio.sleep(QUIET_LOOK_S)
