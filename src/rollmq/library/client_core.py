@@ -64,7 +64,8 @@ class ClientCore(Dialog):
         self._questions = Questions(self, patience_us=profile.patience_us)
         self._may_ask = False
         """Ready, and neither side has said goodbye."""
-        self._is_closed = False
+        self.is_closed = False
+        """By its user; there is no way back."""
         self._look_us = NEVER_US
 
     # -- what the host does
@@ -87,7 +88,7 @@ class ClientCore(Dialog):
     def submit(self, call: Call, now_us: int) -> None:
         """Send it, now or as soon as that is possible. `call.moved` says what came of it."""
         self.now_us = now_us
-        if self.fatal is not None or self._is_closed:
+        if self.fatal is not None or self.is_closed:
             call.state, call.error = REFUSED, self.fatal or ClientClosed()
             call.moved()
             return
@@ -103,7 +104,7 @@ class ClientCore(Dialog):
         self.now_us = now_us
         if call.state != ACCEPTED or call.is_open:
             return
-        if self.fatal is not None or self._is_closed:
+        if self.fatal is not None or self.is_closed:
             call.state, call.error = GONE, self.fatal or ClientClosed()
             call.moved()
         else:
@@ -112,7 +113,7 @@ class ClientCore(Dialog):
     def ask(self, question: Question, now_us: int) -> None:
         """Send a cancel or query, now or as soon as that is possible. `question.answered` follows."""
         self.now_us = now_us
-        if self.fatal is not None or self._is_closed:
+        if self.fatal is not None or self.is_closed:
             question.error = self.fatal or ClientClosed()
             question.answered()
             return
@@ -124,7 +125,7 @@ class ClientCore(Dialog):
     def close(self, now_us: int) -> None:
         """Nothing more is wanted. What was sent and not answered is unknown, what was not is refused."""
         self.now_us = now_us
-        self._is_closed = True
+        self.is_closed = True
         self._give_up_all(ClientClosed())
 
     @property
