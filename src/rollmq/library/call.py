@@ -71,7 +71,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def run_us(self) -> int | None:
-        """How long the last try ran; None when the worker did not say."""
+        """How long the last try ran; None when that was not told, or is not kept."""
         return self.header.run_us
 
     @property
