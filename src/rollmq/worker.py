@@ -28,11 +28,15 @@ from rollmq.errors import HandlerProblem
 from rollmq.library.child import is_child
 from rollmq.library.child_process import ChildProcess
 from rollmq.library.crew import Crew
-from rollmq.library.handlers import Handlers, Where, check_patterns, check_place, make_handler
+from rollmq.library.handlers import Handler, Handlers, Where, check_patterns, check_place, make_handler
+from rollmq.library.job import Job
+from rollmq.library.payload_codec import Codec
 from rollmq.library.route import Route
 from rollmq.library.worker_core import WorkerCore, WorkerProfile
 from rollmq.library.worker_thread import HURRY_S, WorkerThread
 from rollmq.wire.headers import NameOrNone, Token, WorkerId
+
+__all__ = ["Job", "Worker"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +51,7 @@ class Worker:
     `servers` is `host:port`, several with commas; without it ROLLMQ_SERVER. `worker_id` must be unique among
     the group's workers; without it one is made of host and process. `patterns` are those of its handlers
     unless given. `hands` is how many jobs run at once; `credit` how many it holds, running ones included:
-    twice the hands, and the hands alone once jobs run longer than a second.
+    twice the hands, and the hands alone once jobs run longer than a second. `codec` is that of the clients.
 
     Nothing happens before `run`. Raises HandlerProblem for options that make no worker.
     """
@@ -60,6 +64,7 @@ class Worker:
         patterns: Sequence[str] | None = None,
         hands: int = 8,
         credit: int | None = None,
+        codec: Codec | None = None,
         token: str | None = None,
         release: str = "",
     ) -> None:
@@ -67,6 +72,7 @@ class Worker:
         self.worker_id = worker_id or make_worker_id()
         self.hands = hands
         self.credit = credit
+        self.codec = codec
         self.release = release
         self.patterns = tuple(patterns) if patterns is not None else None
         """As they were given; None: those of the handlers."""
@@ -123,7 +129,7 @@ class Worker:
         self._thread = thread = WorkerThread(
             core,
             Route(self._servers(), random.random),
-            make_crew=lambda thread: Crew(self.handlers, hands=self.hands, port=thread, tell=thread.tell),
+            make_crew=lambda thread: Crew(self.handlers, hands=self.hands, reports=thread, codec=self.codec),
             on_over=on_over,
         )
         thread.start()
@@ -175,7 +181,7 @@ class Worker:
         check_patterns(self._patterns(), self.handlers)
         for handler in self.handlers:
             if handler.where is Where.PROCESS:
-                check_place(handler.function)
+                check_place(handler)
                 # A child that cannot begin is found now, and not by the first job's failing.
                 await asyncio.to_thread(_try_child, handler)
 
@@ -210,7 +216,7 @@ def _check_range(name: str, value: int, value_max: int) -> None:
         raise HandlerProblem(f"{name}={value} makes no worker: 1 to {value_max:,} are possible.")
 
 
-def _try_child(handler: Any) -> None:
+def _try_child(handler: Handler) -> None:
     child = ChildProcess(handler)
     child.wait_ready()
     child.leave()

@@ -156,6 +156,6 @@ def test_wrong_options_are_told_in_a_line_that_says_what_to_do(
     assert "write MODULE:NAME" in refused("--app", "good.py")
     assert "has no 'app'. It has good:worker." in refused("--app", "good")
     assert "number is int" in refused("--app", "empty:number").replace("empty:", "")
-    assert "has no handlers" in refused("--app", "empty:worker")
+    assert "has no tasks and no handlers" in refused("--app", "empty:worker")
     assert "No module named 'no_such_thing_at_all'" in refused("--app", "broken:app")
     assert "not today" in refused("--app", "raises:app")

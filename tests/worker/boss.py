@@ -47,7 +47,13 @@ class Desk:
         self._seq = 0
 
     def assign(
-        self, exec_name: str, payload: bytes = b"", *, timeout_us: int = FOREVER_US, tries: int = 0
+        self,
+        exec_name: str,
+        payload: bytes = b"",
+        *,
+        timeout_us: int = FOREVER_US,
+        tries: int = 0,
+        key_id: str = "",
     ) -> Assigned:
         """Give it a job."""
         self._seq += 1
@@ -61,6 +67,7 @@ class Desk:
             tries=tries,
             timeout_us=timeout_us,
             client_id="webshop",
+            key_id=key_id,
             headers={"trace": "7d1c"},
         )
         subject = f"job.assign.{exec_name}.{self.hello.worker_id}"

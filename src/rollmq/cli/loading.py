@@ -11,6 +11,7 @@ from typing import Any
 
 from rollmq.errors import HandlerProblem
 from rollmq.library.handling import attempt
+from rollmq.tasks import App
 from rollmq.worker import Worker
 
 NAME_DEFAULT = "app"
@@ -59,4 +60,4 @@ def _instead(module: Any) -> str:
 
 def is_usable(value: object) -> bool:
     """Whether a worker can be made of it."""
-    return isinstance(value, Worker)
+    return isinstance(value, Worker | App)

@@ -20,6 +20,7 @@ from rollmq.cli.loading import load
 from rollmq.errors import HandlerProblem
 from rollmq.library.command import Command, parse_command
 from rollmq.library.handlers import Handler, Where
+from rollmq.tasks import App
 from rollmq.worker import Worker
 
 HANDS_DEFAULT: Final = 8
@@ -91,7 +92,9 @@ def worker(
     for text in commands:
         made.handlers.add(_command_handler(text))
     if app:
-        for handler in handlers_of(app):
+        found = app_of(app)
+        made.codec = found.codec
+        for handler in found.handlers:
             made.handlers.add(handler)
     uvloop.run(_run(made, grace))
 
@@ -105,14 +108,16 @@ def _command_handler(text: str) -> Handler:
     return Handler(name, Command(parse_command(command)), Where.THREAD)
 
 
-def handlers_of(app: str) -> list[Handler]:
-    """The handlers of a Worker, or the tasks of an App."""
+def app_of(app: str) -> Worker:
+    """The Worker that is meant, or one with the tasks of the App that is."""
     found = load(app)
-    if not isinstance(found, Worker):
-        raise HandlerProblem(f"--app {app} is {type(found).__name__}, not a Worker or an App.")
+    if isinstance(found, App):
+        found = found.worker(servers="")
+    elif not isinstance(found, Worker):
+        raise HandlerProblem(f"--app {app} is {type(found).__name__}, not an App or a Worker.")
     if not found.handlers:
-        raise HandlerProblem(f"--app {app} has no handlers.")
-    return list(found.handlers)
+        raise HandlerProblem(f"--app {app} has no tasks and no handlers.")
+    return found
 
 
 async def _run(made: Worker, grace_s: float | None) -> None:

@@ -13,6 +13,10 @@ from rollmq.errors.history import SourceUnusable as SourceUnusable
 from rollmq.errors.history import SparkMissing as SparkMissing
 from rollmq.errors.history import WarehouseInUse as WarehouseInUse
 from rollmq.errors.history import WarehouseUnusable as WarehouseUnusable
+from rollmq.errors.tasks import ArgumentsWrong as ArgumentsWrong
+from rollmq.errors.tasks import ResultWrong as ResultWrong
+from rollmq.errors.tasks import TaskFailed as TaskFailed
+from rollmq.errors.tasks import TaskProblem as TaskProblem
 
 # --- wire -----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import sys
 from multiprocessing.connection import Connection
 from typing import Final
 
-from rollmq.errors import HandlerProblem
+from rollmq.errors import CodecFailed, HandlerProblem
 from rollmq.library.child import MARK
 from rollmq.library.child_messages import (
     Done,
@@ -26,7 +26,7 @@ from rollmq.library.child_messages import (
     encode,
     read_from_child,
 )
-from rollmq.library.handlers import Handler, place_of
+from rollmq.library.handlers import Handler
 from rollmq.library.handling import failed
 from rollmq.library.held_job import HeldJob, Outcome
 from rollmq.library.job import Port
@@ -108,7 +108,8 @@ class ChildProcess:
             if isinstance(message, Done):
                 return message.outcome
             if isinstance(message, Progress):
-                port.progress(held, message.data)
+                with contextlib.suppress(CodecFailed):  # progress may be lost
+                    port.progress(held, message.data)
             elif isinstance(message, Extend):
                 port.extend(held, message.extend_us)
 
@@ -140,7 +141,7 @@ def _start(fd: int) -> ProcessGroup:
 
 
 def _setup_of(handler: Handler) -> Setup:
-    module, name = place_of(handler.function)
+    module, name = handler.place
     if module != "__main__":
         return Setup(module, name)
     main = sys.modules["__main__"]

@@ -5,13 +5,12 @@ the connection's thread unless they say otherwise.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
 
 from rollmq.library.handlers import Handlers, Where
 from rollmq.library.held_job import HeldJob
-from rollmq.library.job import Port
-from rollmq.library.kit import Ended, Kit
+from rollmq.library.kit import Kit, Reports
 from rollmq.library.loop_runner import LoopRunner
+from rollmq.library.payload_codec import Codec
 from rollmq.library.process_runner import ProcessRunner
 from rollmq.library.thread_runner import ThreadRunner
 
@@ -20,11 +19,11 @@ class Crew:
     """Made in the loop in which async handlers are to run."""
 
     def __init__(
-        self, handlers: Handlers, *, hands: int, port: Port, tell: Callable[[Iterable[Ended]], None]
+        self, handlers: Handlers, *, hands: int, reports: Reports, codec: Codec | None = None
     ) -> None:
         self._handlers = handlers
         self._is_async_only = all(handler.where is Where.LOOP for handler in handlers)
-        kit = Kit(handlers, port, tell)
+        kit = Kit(handlers, reports, codec)
         self._user_loop = asyncio.get_running_loop()
         self._loop = LoopRunner(self._user_loop, kit)
         self._threads = ThreadRunner(kit)

@@ -37,8 +37,8 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     where: Where
     max_jobs: int | None = None
     """In a child process: after so many jobs it is replaced by a new one."""
-    content_type: str = ""
-    """Media type of its results."""
+    place: tuple[str, str] = ("", "")
+    """Module and qualified name by which a child process finds it."""
 
 
 class Handlers:
@@ -99,9 +99,10 @@ def make_handler(
     *,
     processes: bool,
     max_jobs: int | None,
-    content_type: str = "",
+    written: Callable[..., Any] | None = None,
 ) -> Handler:
-    """A function as a handler. Raises HandlerProblem for what cannot be one."""
+    """A function as a handler. `written`: what its author wrote, if that is another function, which a child
+    process finds by its name. Raises HandlerProblem for what cannot be one."""
     if not callable(function):
         raise HandlerProblem(f"the handler for {exec_name!r} is {type(function).__name__}, not a function.")
     if max_jobs is not None and not processes:
@@ -114,13 +115,8 @@ def make_handler(
             f"the handler for {exec_name!r} has max_jobs={max_jobs}; at least 1 makes sense."
         )
     if processes:
-        where = Where.PROCESS
-        place_of(function)
-    elif is_async(function):
-        where = Where.LOOP
-    else:
-        where = Where.THREAD
-    return Handler(exec_name, function, where, max_jobs, content_type)
+        return Handler(exec_name, function, Where.PROCESS, max_jobs, place_of(written or function))
+    return Handler(exec_name, function, Where.LOOP if is_async(function) else Where.THREAD)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -165,9 +161,9 @@ def place_of(function: Callable[..., Any]) -> tuple[str, str]:
     return module, name
 
 
-def check_place(function: Callable[..., Any]) -> None:
-    """The same once the module is complete: that name must lead to this function."""
-    module, name = place_of(function)
+def check_place(handler: Handler) -> None:
+    """Once its module is complete: the name by which a child looks for it must be there."""
+    module, name = handler.place
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -21,6 +21,8 @@ Async = Callable[[Job], Coroutine[Any, Any, object]]
 TRACEBACK_BYTES_MAX: Final = limits.ERROR_DETAIL_BYTES_MAX * 3 // 4
 """Of a traceback before any codec, which may make it longer; its end says the most."""
 ERROR_TYPE_CHARS_MAX: Final = 256
+OURS: Final = ("rollmq.library.", "rollmq.tasks", "asyncio.")
+"""Modules that stand between a runner and the code of a user."""
 
 _now_ns = time.monotonic_ns
 
@@ -136,10 +138,11 @@ def clean_text(text: str, chars_max: int) -> str:
 
 
 def _detail_of(error: BaseException) -> bytes:
-    """The traceback, without the frame that called the handler."""
+    """The traceback, without the frames of ours that called the handler."""
     if isinstance(error, Retry | Reject) and error.__cause__ is None:
         return b""
-    first = error.__traceback__
-    trace = first.tb_next if first is not None and first.tb_next is not None else first
-    text = "".join(traceback.format_exception(type(error), error, trace))
+    first = trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(OURS):
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace or first))
     return text.encode("utf-8", "replace")[-TRACEBACK_BYTES_MAX:]

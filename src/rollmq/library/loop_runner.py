@@ -85,8 +85,11 @@ class LoopRunner:
         if held.is_stopped or self._is_hurried:
             return outcome_of_stop(held, is_leaving=self._is_hurried)
         kit = self._kit
+        job = kit.job_of(held)
+        if type(job) is Outcome:
+            return job
         try:
-            item = self._eager.begin(begin_async, kit.handlers.of(held.exec).function, kit.job_of(held))
+            item = self._eager.begin(begin_async, kit.handlers.of(held.exec).function, job)
         except asyncio.CancelledError:
             return outcome_of_stop(held, is_leaving=self._is_hurried)
         if type(item) is Outcome:

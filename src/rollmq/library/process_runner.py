@@ -144,7 +144,8 @@ class Keeper:
             self._child, self._running = child, held
         outcome = None
         if not held.is_stopped and not self.is_hurried:
-            outcome = child.run(held, self._kit.job_of(held).payload, self._kit.port)
+            job = self._kit.job_of(held)
+            outcome = job if isinstance(job, Outcome) else child.run(held, job.payload, self._kit.port)
         with self._lock:
             self._running = None
         return outcome

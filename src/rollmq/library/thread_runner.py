@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from rollmq.library.command import Command
 from rollmq.library.handling import outcome_of_stop, run_plain
-from rollmq.library.held_job import HeldJob, Key
+from rollmq.library.held_job import HeldJob, Key, Outcome
 from rollmq.library.kit import Kit
 
 
@@ -66,9 +66,14 @@ class ThreadRunner:
     def _run(self) -> None:
         kit = self._kit
         while (held := self._queue.get()) is not None:
-            function = kit.handlers.of(held.exec).function
-            # A context of its own: what one job sets is not there for the next.
-            outcome = contextvars.Context().run(run_plain, function, kit.job_of(held))
+            outcome = self._run_one(held)
             if outcome.what and (self._is_hurried or held.is_stopped):
                 outcome = outcome_of_stop(held, is_leaving=self._is_hurried)
             kit.tell(((held, outcome),))
+
+    def _run_one(self, held: HeldJob) -> Outcome:
+        job = self._kit.job_of(held)
+        if isinstance(job, Outcome):
+            return job
+        # A context of its own: what one job sets is not there for the next.
+        return contextvars.Context().run(run_plain, self._kit.handlers.of(held.exec).function, job)

@@ -79,11 +79,11 @@ class WorkerThread:
         """From any thread: do this in the connection's thread."""
         self._mail.put(function)
 
-    def progress(self, held: HeldJob, data: bytes) -> None:
+    def progress(self, held: HeldJob, data: bytes, key_id: str = "") -> None:
         """From any thread: something for the client; dropped when too much waits."""
         if self._progress_bytes <= PROGRESS_BYTES_MAX:
             self._progress_bytes += len(data)
-            self._mail.put(lambda: self._say_progress(held, data))
+            self._mail.put(lambda: self._say_progress(held, data, key_id))
 
     def extend(self, held: HeldJob, extend_us: int) -> None:
         """From any thread: more time for a job."""
@@ -208,10 +208,10 @@ class WorkerThread:
             self._over.set_result(None)
             self._link.stop()
 
-    def _say_progress(self, held: HeldJob, data: bytes) -> None:
+    def _say_progress(self, held: HeldJob, data: bytes, key_id: str) -> None:
         self._progress_bytes -= len(data)
         if not self._link.is_congested:
-            self._core.progress(held, data)
+            self._core.progress(held, data, key_id=key_id)
 
     def _report(self) -> None:
         core = self._core
