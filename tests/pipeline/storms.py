@@ -29,6 +29,7 @@ def storm(seed: int) -> Storm:
         run.storm()
         run.calm()
         lines = list(run.oracle.lines[: run.oracle.committed_index])
+        counts = run.oracle.twin.counts()
     finally:
         run.dispose()
     members = next(event for event in map(decode_line, lines) if isinstance(event, Members))
@@ -38,7 +39,9 @@ def storm(seed: int) -> Storm:
         last = decode_line(lines[-1])
         lines.append(
             encode_line(
-                SnapshotMarker(last.index + 1, last.term, last.at_us, segment_digest=digest.hexdigest())
+                SnapshotMarker(
+                    last.index + 1, last.term, last.at_us, segment_digest=digest.hexdigest(), counts=counts
+                )
             )
         )
     return Storm(members.group, tuple(lines))

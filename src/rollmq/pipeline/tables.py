@@ -182,6 +182,12 @@ JOBS_CLOSED: Final = Table(
     statistics=("group", "job_id", "enqueue_index", "closed_index", "exec"),
 )
 
+VIOLATIONS: Final = Table(
+    "violations",
+    {"promise": "string", "group": "string", "index": "bigint", "job_id": "string", "what": "string"},
+)
+"""What the newest audit found: of which promise, where, and what is wrong."""
+
 BRONZE: Final = (EVENTS, PAYLOADS, REJECTS)
 SILVER: Final = (ATTEMPTS, JOBS_OPEN, JOBS_CLOSED, OPEN_EVENTS)
-TABLES: Final[Mapping[str, Table]] = {table.name: table for table in (*BRONZE, *SILVER)}
+TABLES: Final[Mapping[str, Table]] = {table.name: table for table in (*BRONZE, *SILVER, VIOLATIONS)}
