@@ -407,6 +407,8 @@ class Attempts:
 
 def timeout_of(job: Job) -> int:
     """How long the next or current try may run: it grows by the job's factor with every try."""
+    if job.timeout_factor == 1.0:
+        return job.timeout_us
     return min(int(job.timeout_us * job.timeout_factor ** min(job.tries, 64)), TIMEOUT_MAX_US)
 
 

@@ -1,5 +1,6 @@
 """Submits: accepted once, or refused with a reason. It writes `enqueue`, and `client` before it at need."""
 
+from operator import attrgetter
 from typing import Final
 
 from rollmq.core.dedup import ID_TIME_DIGITS
@@ -24,7 +25,7 @@ from rollmq.limits import (
     WEIGHT_MAX,
 )
 
-HEX_DIGITS: Final = frozenset("0123456789abcdef")
+HEX_DIGITS: Final = "0123456789abcdef"
 ID_DIGITS: Final = 32
 
 
@@ -135,7 +136,7 @@ class Intake:
     def _lasting_reason(self, submit: Submit, to: object) -> Refused | None:
         """Reasons that lie in the submit itself."""
         index = self._desk.last_index
-        problem = problem_of(submit)
+        problem = problem_of(submit, is_exec_known=submit.exec in self._desk.queues.execs)
         if problem is not None:
             return Refused(index, to, submit.job_id, *problem)
         if self._desk.machine.finished.is_too_old_to_tell(submit.job_id):
@@ -180,45 +181,68 @@ class Intake:
         )
 
 
-def problem_of(submit: Submit) -> tuple[str, str] | None:
-    """What is wrong with a submit whatever the state: code and text, or null."""
+_options_of = attrgetter(
+    "content_type",
+    "content_digest",
+    "key_id",
+    "key",
+    "headers",
+    "priority",
+    "not_before_us",
+    "expires_at_us",
+    "timeout_us",
+    "timeout_factor",
+    "tries_max",
+    "backoff",
+)
+NO_OPTIONS: Final[tuple[object, ...]] = _options_of(Submit("", "", ""))
+
+
+def problem_of(submit: Submit, *, is_exec_known: bool = False) -> tuple[str, str] | None:
+    """What is wrong with a submit whatever the state: code and text, or null. An exec that has a queue need
+    not be looked at again, and most submits have no options."""
     if len(submit.payload) > PAYLOAD_BYTES_MAX:
         size = len(submit.payload)
         return (
             "payload_too_large",
             f"the payload has {size:,} bytes, at most {PAYLOAD_BYTES_MAX:,} are allowed",
         )
-    if len(submit.job_id) != ID_DIGITS or not HEX_DIGITS.issuperset(submit.job_id):
+    if len(submit.job_id) != ID_DIGITS or submit.job_id.strip(HEX_DIGITS):
         return "bad_job", f"a job id is {ID_DIGITS} lower-case hex digits (a UUIDv7)"
     if not submit.client_id or not is_text(submit.client_id, ID_CHARS_MAX):
         return "bad_job", f"a client id has 1 to {ID_CHARS_MAX} characters"
-    if not is_text(submit.key, KEY_CHARS_MAX):
-        return "bad_job", f"a key has at most {KEY_CHARS_MAX} characters"
-    if submit.key and not submit.content_digest:
-        return "bad_job", "a keyed job needs its content's digest, so that a repeat can be compared"
-    if not all(
-        is_text(text, ID_CHARS_MAX) for text in (submit.content_type, submit.content_digest, submit.key_id)
-    ):
-        return "bad_job", f"content type, content digest and key id have at most {ID_CHARS_MAX} characters"
-    if submit.headers is not None and not _are_headers(submit.headers):
-        return (
-            "bad_job",
-            f"headers are at most {USER_HEADERS_MAX}, each of {HEADER_VALUE_CHARS_MAX} characters",
-        )
-    if not is_number(submit.not_before_us) or not is_number(submit.expires_at_us):
-        return "bad_job", "not_before_us and expires_at_us are microseconds since 1970"
-    if not 0 <= submit.priority <= PRIORITY_MAX:
-        return "bad_job", f"priority is 0 to {PRIORITY_MAX}"
-    if not 1 <= submit.tries_max <= TRIES_MAX_MAX:
-        return "bad_job", f"tries_max is 1 to {TRIES_MAX_MAX}"
-    if not 0 < submit.timeout_us <= TIMEOUT_MAX_US or not 1.0 <= submit.timeout_factor <= 10.0:
-        return "bad_job", "timeout is more than 0 and at most a year, timeout_factor 1 to 10"
-    if not _is_sane(submit.backoff):
-        return "bad_job", "backoff needs 0 <= first <= max <= a year, factor 1 to 100, jitter 0 to 1"
+    if _options_of(submit) != NO_OPTIONS and (problem := _problem_of_options(submit)):
+        return "bad_job", problem
+    if is_exec_known:
+        return None
     try:
         check_subject(submit.exec)
     except BadSubject as error:
         return "bad_job", f"exec {error}"
+    return None
+
+
+def _problem_of_options(submit: Submit) -> str | None:
+    if not is_text(submit.key, KEY_CHARS_MAX):
+        return f"a key has at most {KEY_CHARS_MAX} characters"
+    if submit.key and not submit.content_digest:
+        return "a keyed job needs its content's digest, so that a repeat can be compared"
+    if not all(
+        is_text(text, ID_CHARS_MAX) for text in (submit.content_type, submit.content_digest, submit.key_id)
+    ):
+        return f"content type, content digest and key id have at most {ID_CHARS_MAX} characters"
+    if submit.headers is not None and not _are_headers(submit.headers):
+        return f"headers are at most {USER_HEADERS_MAX}, each of {HEADER_VALUE_CHARS_MAX} characters"
+    if not is_number(submit.not_before_us) or not is_number(submit.expires_at_us):
+        return "not_before_us and expires_at_us are microseconds since 1970"
+    if not 0 <= submit.priority <= PRIORITY_MAX:
+        return f"priority is 0 to {PRIORITY_MAX}"
+    if not 1 <= submit.tries_max <= TRIES_MAX_MAX:
+        return f"tries_max is 1 to {TRIES_MAX_MAX}"
+    if not 0 < submit.timeout_us <= TIMEOUT_MAX_US or not 1.0 <= submit.timeout_factor <= 10.0:
+        return "timeout is more than 0 and at most a year, timeout_factor 1 to 10"
+    if not _is_sane(submit.backoff):
+        return "backoff needs 0 <= first <= max <= a year, factor 1 to 100, jitter 0 to 1"
     return None
 
 

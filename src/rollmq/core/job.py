@@ -152,8 +152,9 @@ def record_of(job: Job) -> JobRecord:
 
 def weight_of(job: JobRecord) -> int:
     """The bytes that a job brought with it, in memory on every node: payload and error details."""
-    size_bytes = len(job.payload)
-    return size_bytes + sum(len(error.detail) for error in job.errors) if job.errors else size_bytes
+    if not job.errors:
+        return len(job.payload)
+    return len(job.payload) + sum(len(error.detail) for error in job.errors)
 
 
 def job_of(record: JobRecord) -> Job:

@@ -237,7 +237,9 @@ class Queues:
             self._delays.push(job.place_us, job.id)
             self.next_due_us = min(self.next_due_us, job.place_us)
             return
-        level_number, job.since_us = self.risen(job, now_us)
+        level_number, job.since_us = job.priority, now_us
+        if job.place_us < now_us:
+            level_number, job.since_us = self.risen(job, now_us)
         self._enter(job, queue.lane_for(level_number, client), is_given_back=is_given_back)
 
     def risen(self, job: Job, now_us: int) -> tuple[int, int]:

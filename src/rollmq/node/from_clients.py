@@ -112,7 +112,7 @@ def ask_result(conn: Conn, frame: Frame, leader: Leader) -> None:
         job_id = _decode_arguments(frame.payload or b"{}").job_id
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise violation(ErrorCode.BAD_COMMAND, f"the query result: {error}", frame) from error
-    if len(job_id) != ID_DIGITS or not HEX_DIGITS.issuperset(job_id):
+    if len(job_id) != ID_DIGITS or job_id.strip(HEX_DIGITS):
         raise violation(ErrorCode.BAD_COMMAND, "a job id is 32 lower-case hex digits", frame)
     value = _outcome(leader, job_id)
     if value.state in ("queued", "inflight"):

@@ -43,7 +43,7 @@ class Session:
     Invariant: either direction is closed only if both are; a stranger is connected or closed.
     """
 
-    __slots__ = ("_hello_type", "_legal_in", "_legal_out", "_states", "role", "side", "version")
+    __slots__ = ("_hello_type", "_legal_in", "_legal_out", "_states", "is_closed", "role", "side", "version")
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -52,6 +52,8 @@ class Session:
         """Agreed by the hello; 0 before."""
         self._hello_type = 0
         self._states = dict.fromkeys(Direction, State.CONNECTED)
+        self.is_closed = False
+        """Nothing may be said any more: the host closes the connection, and skips what still comes."""
         self._look_up()
 
     @property
@@ -68,11 +70,6 @@ class Session:
     def is_ready(self) -> bool:
         """The hello was answered, and the connection is not closed."""
         return self.incoming in (State.READY, State.DRAINING)
-
-    @property
-    def is_closed(self) -> bool:
-        """Nothing may be said any more: the host closes the connection, and skips what still comes."""
-        return self.incoming is State.CLOSED
 
     @property
     def frame_bytes_max(self) -> int:
@@ -153,6 +150,7 @@ class Session:
         legal_out = LEGAL[self.role, self._direction_out, self.outgoing]
         self._legal_in = frozenset(map(int, legal_in))
         self._legal_out = frozenset(map(int, legal_out))
+        self.is_closed = self.incoming is State.CLOSED
 
     def _forbidden(self, frame: Frame) -> ProtocolError:
         if frame.type not in _KNOWN and self.is_ready:
