@@ -121,7 +121,7 @@ class Door:
         leader = host.leader
         if conn.worker_id and leader is not None:
             leader.liveness.heard(conn.worker_id)
-        session, take_of = conn.session, self._take.get
+        session = conn.session
         for item in conn.decoder.feed(data):
             if session.is_closed:
                 return
@@ -130,11 +130,7 @@ class Door:
                 continue
             try:
                 session.receive(item)
-                take = take_of(item.type)
-                if take is not None and leader is not None:
-                    take(conn, item, leader)
-                else:
-                    self._take_frame(conn, item, leader)
+                self._take_frame(conn, item)
             except ProtocolError as error:
                 conn.refuse(error)
         if session.is_closed:
@@ -235,10 +231,13 @@ class Door:
 
     # -- frames in
 
-    def _take_frame(self, conn: Conn, frame: Frame, leader: Leader | None) -> None:
-        """One frame that the session let in, of the rarer kinds, or for a leader that is not here."""
-        kind = frame.type
-        if kind == MsgType.PING:
+    def _take_frame(self, conn: Conn, frame: Frame) -> None:
+        """One frame that the session let in."""
+        kind, leader = frame.type, self.host.leader
+        take = self._take.get(kind)
+        if take is not None and leader is not None:
+            take(conn, frame, leader)
+        elif kind == MsgType.PING:
             pong = encode_header(h.PongHeader(log_at_us=self.host.log_us()))
             conn.put_frame(MsgType.PONG, corr_id=frame.msg_id, header=pong)
         elif kind == MsgType.QUERY:
