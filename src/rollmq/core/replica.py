@@ -15,9 +15,10 @@ from rollmq.core.leader import Leader, SegmentFacts
 from rollmq.core.line import LineDamaged, decode_line
 from rollmq.core.log_time import LogTime
 from rollmq.core.machine import Machine
+from rollmq.core.members import configuration_of
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_messages import AppendEntries, PeerMessage
-from rollmq.core.raft_ready import Ready, Role, Write
+from rollmq.core.raft_ready import Ready, Role, SnapshotFacts, Write
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.errors import ReplicaDiverged
 from rollmq.limits import APPLIES_PER_TURN, TURN_GAP_MAX_US
@@ -365,6 +366,20 @@ class Replica:
         self._ahead.clear()
         self._is_rebuilding = False
         self.raft.hold_campaign(False)
+
+    def installed(self, snapshot: SnapshotFacts, machine: Machine) -> None:
+        """A leader's snapshot is durable in place of the log, and this is the state that it holds."""
+        assert machine.last_index == snapshot.last_index
+        assert machine.members is not None, "a group says who is in it before it makes a snapshot"
+        self.raft.snapshot_installed(snapshot, configuration_of(machine.members))
+        if self.machine.queues is not None:
+            self.machine.queues.dispose()
+        self.machine = machine
+        self._segment = SegmentDigest(group=self._group, first_index=machine.last_index + 1)
+        self._ahead.clear()
+        if self._is_rebuilding:
+            self._is_rebuilding = False
+            self.raft.hold_campaign(False)
 
     def _release(self) -> list[AnyEffect]:
         """The effects whose entries are committed."""

@@ -115,6 +115,16 @@ class WalCorrupt(StateDamaged):
         )
 
 
+class SnapshotRefused(StateError):
+    """A snapshot that another node sent is not what it says. It was thrown away; nothing was changed."""
+
+    def __init__(self, *, index: int, reason: str) -> None:
+        super().__init__(
+            f"the snapshot as of entry {index} that was received is not its sender's: {reason}. It was "
+            f"thrown away, nothing was changed, and it is sent again."
+        )
+
+
 class DirectoryInUse(StateError):
     """Another process holds the state directory. Nothing was changed."""
 

@@ -19,6 +19,7 @@ from rollmq.limits import TURN_GAP_MAX_US, UNSENT_BYTES_ALL_MAX
 from rollmq.node.conn import Conn
 from rollmq.node.dialing import Dialer
 from rollmq.node.door import Door
+from rollmq.node.installing import Installer
 from rollmq.node.log_reader import LogServer
 from rollmq.node.logs import EventLog
 from rollmq.node.peer_hello import PeerFacts, PeerIdentity
@@ -84,6 +85,14 @@ class ClusterNode:
             self._thread,
             log=log,
             done=self.begin_turn,
+            on_failure=on_failure,
+        )
+        self._installer = Installer(
+            self.replica,
+            self.store,
+            self._thread,
+            log=log,
+            begin_turn=self.begin_turn,
             on_failure=on_failure,
         )
         self._dialer = Dialer()
@@ -263,6 +272,12 @@ class ClusterNode:
             self.peers.send(raft.messages)
         for request in raft.reads:
             self.reader.read_lines(request, self.replica.raft.lines_read, self.begin_turn)
+        for chunk_request in raft.chunk_reads:
+            self._installer.read(chunk_request)
+        if raft.chunk is not None:
+            self._installer.write(raft.chunk)
+        if raft.install is not None:
+            self._installer.install(raft.install)
         if raft.role_changed:
             self._role_changed(raft)
 
@@ -379,6 +394,7 @@ class ClusterNode:
             self.door.drop(conn)
         self.reader.close()
         self._rebuilder.close()
+        self._installer.close()
         self._thread.stop()
         self.upkeep.stop()
         self.store.close()

@@ -81,6 +81,8 @@ class Rebuilder:
 
     def _finish(self, machine: Machine, segment: SegmentDigest) -> None:
         self._is_running = False
+        if not self._replica.is_rebuilding:
+            return  # a snapshot was installed meanwhile
         self._replica.rebuilt(machine, segment)
         self._log("rebuild_done", index=machine.last_index)
         self._done()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rollmq.core.raft_ready import SnapshotFacts
 from rollmq.core.replica import Replica
 from rollmq.node.logs import EventLog
 from rollmq.node.store_thread import StoreThread
@@ -121,11 +122,16 @@ class Upkeep:
 
 
 def name_snapshot(store: Store, replica: Replica) -> None:
-    """Markers name the newest snapshot; the log before it may go from memory."""
+    """Markers name the newest snapshot, and followers get it; pitfall 31: the log that they can get line by
+    line begins with the one before."""
     snapshot = store.snapshot
     if snapshot is None:
         return
     replica.snapshot = (snapshot.last_index, snapshot.digest)
     log = replica.raft.log
-    if log.snapshot_index < snapshot.last_index <= log.applied_index:
-        log.compact_to(snapshot.last_index)
+    term = log.term_at(snapshot.last_index)
+    if term is not None:
+        replica.raft.snapshot = SnapshotFacts(snapshot.last_index, term, snapshot.digest, snapshot.size_bytes)
+    trailing_index = store.trailing_index()
+    if log.snapshot_index < trailing_index <= min(log.applied_index, log.persisted_index):
+        log.compact_to(trailing_index)

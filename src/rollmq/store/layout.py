@@ -22,7 +22,14 @@ LOCK_FILE = "lock"
 BALLAST_FILE = "ballast"
 GAPS_FILE = "history/gaps.json"
 
-KNOWN_NAMES = frozenset({*FOLDERS, NODE_FILE, VOTE_FILE, SYNCED_FILE, LOCK_FILE, BALLAST_FILE, "lost+found"})
+INSTALLING_FILE = "installing"
+"""Names a snapshot of another node that is taking the place of everything before it; gone when it is done."""
+INCOMING_FILE = "snapshots/incoming.tmp"
+"""A snapshot of another node, while it comes in."""
+
+KNOWN_NAMES = frozenset(
+    {*FOLDERS, NODE_FILE, VOTE_FILE, SYNCED_FILE, LOCK_FILE, BALLAST_FILE, INSTALLING_FILE, "lost+found"}
+)
 """What may lie in a state directory. `lost+found`: it may be the root of a file system of its own."""
 
 TEMPORARY = ".tmp"

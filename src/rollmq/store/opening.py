@@ -22,6 +22,7 @@ from rollmq.errors import (
 from rollmq.store import layout
 from rollmq.store.disk import Disk, DiskFile, GuardedDisk
 from rollmq.store.history import finish_drop
+from rollmq.store.install import finish_install
 from rollmq.store.layout import SegmentName
 from rollmq.store.mark import Mark, MarkFile, read_mark
 from rollmq.store.node_file import Identity, read_identity, write_identity
@@ -153,6 +154,8 @@ def _check_folder(disk: GuardedDisk) -> None:
 
 def _open_locked(disk: GuardedDisk, fresh_node_id: str, options: StoreOptions) -> Opened:
     identity = read_identity(disk) or _begin(disk, fresh_node_id)
+    if disk.exists(layout.INSTALLING_FILE):
+        finish_install(disk)
     hard_state, mark = read_vote(disk), read_mark(disk)
     if hard_state is None or mark is None:
         missing = layout.VOTE_FILE if hard_state is None else layout.SYNCED_FILE

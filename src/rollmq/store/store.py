@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from rollmq import limits
-from rollmq.core.raft_ready import HardState, Write
+from rollmq.core.raft_ready import HardState, SnapshotFacts, Write, WriteChunk
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.errors import StoreFailed
 from rollmq.store import layout
 from rollmq.store.disk import Disk, GuardedDisk
 from rollmq.store.fold import FoldResult, LogSince, is_fold_due
 from rollmq.store.history import Retention, SealedSegment, describe_segment, drop_until, droppable
+from rollmq.store.install import Incoming, SnapshotSource, put_in_place
 from rollmq.store.layout import SegmentName
 from rollmq.store.node_file import Identity, write_identity
 from rollmq.store.opening import Opened, Recovered, StoreOptions, open_directory
@@ -46,6 +47,8 @@ class Store:
         self._wal = opened.wal
         self._reader = LogReader(opened.disk, opened.wal)
         self._described: dict[str, SealedSegment] = {}
+        self._incoming = Incoming(opened.disk)
+        self._source = SnapshotSource(opened.disk)
         recovered = opened.recovered
         self.identity = recovered.identity
         self.hard_state = recovered.hard_state
@@ -138,6 +141,28 @@ class Store:
         finally:
             self._disk.unlock()
 
+    # -- snapshots of other nodes
+
+    def write_chunk(self, chunk: WriteChunk) -> None:
+        """A piece of a snapshot that another node sends, beside everything else."""
+        self._disk.assert_alive()
+        self._incoming.write(chunk)
+
+    def install(self, facts: SnapshotFacts) -> None:
+        """What was received takes the place of log and state; durable on return. Raises SnapshotRefused, and
+        then nothing is changed."""
+        self._disk.assert_alive()
+        self._incoming.take(facts)
+        self._wal.close_segments()
+        put_in_place(self._disk, facts, self._wal.set_mark)
+        self._wal.begin_after(facts.last_index)
+        self._described.clear()
+        self.snapshot = SnapshotRef(facts.last_index, facts.digest, facts.total_bytes)
+
+    def read_chunk(self, index: int, offset: int, bytes_max: int) -> bytes | None:
+        """A piece of a snapshot for another node; None when it is no longer kept. For one thread."""
+        return self._source.read(index, offset, bytes_max)
+
     # -- reading
 
     @property
@@ -162,6 +187,11 @@ class Store:
 
     # -- snapshots and history
 
+    def trailing_index(self) -> int:
+        """The older of the kept snapshots, or 0: the log after it is kept for followers that were away."""
+        kept = layout.snapshots(self._disk)
+        return kept[limits.SNAPSHOTS_KEPT - 1].last_index if len(kept) >= limits.SNAPSHOTS_KEPT else 0
+
     def is_fold_due(self) -> bool:
         """Whether the helper should fold a snapshot now."""
         covered = self.snapshot.last_index if self.snapshot else 0
@@ -183,6 +213,8 @@ class Store:
         One that the helper could not go on from is damaged: it is set aside, or it would count as kept.
         """
         self._disk.assert_alive()
+        if self.snapshot is not None and result.last_index < self.snapshot.last_index:
+            return  # one was installed meanwhile
         assert self._disk.exists(layout.snapshot_name(result.last_index))
         self.snapshot = SnapshotRef(result.last_index, result.digest, result.size_bytes)
         for state in layout.snapshots(self._disk):

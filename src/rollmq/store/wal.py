@@ -138,6 +138,25 @@ class Wal:
         self.next_index = from_index
         self._digest = self._digest_now()
 
+    def close_segments(self) -> None:
+        """The open files go: a snapshot takes the place of all that is in them."""
+        for segment in self.segments:
+            segment.file.close()
+        self.segments = []
+
+    def begin_after(self, index: int) -> None:
+        """A snapshot as of this entry is durable in place of the whole log, which goes on behind it."""
+        assert not self.segments
+        assert index >= self.next_index or index > self._floor.index
+        self.sealed = []
+        self._floor = Mark(0, 0, index)
+        self.next_index = index + 1
+        self._digest = self._digest_now()
+
+    def set_mark(self, mark: Mark) -> None:
+        """Durable on return."""
+        self._mark_file.set_durably(mark)
+
     def seal(self, commit_index: int) -> list[SegmentName]:
         """Rename every segment whose marker is committed into history/; durable on return.
 
