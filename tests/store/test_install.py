@@ -34,7 +34,7 @@ def leaders_snapshot() -> tuple[LogMaker, SnapshotFacts, bytes]:
 
 
 def followers_store(log: LogMaker) -> tuple[SimDisk, Store]:
-    """It has a snapshot and sealed segments of the beginning, and an open segment that was never committed."""
+    """It has a snapshot and sealed segments of the beginning, and an open one that was never committed."""
     disk = SimDisk()
     store = new_store(disk)
     for first in (0, 4):
