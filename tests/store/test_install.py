@@ -1,4 +1,4 @@
-"""A snapshot of another node takes the place of log and state, whole or not at all, whenever the power goes."""
+"""A snapshot of another node takes the place of log and state, whole or not at all when the power goes."""
 
 import contextlib
 import hashlib
