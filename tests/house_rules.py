@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "tasks": USER_SIDE,
     "console": frozenset({"core", "wire", "node", "client"}),
     "testing": USER_SIDE | {"core", "wire", "store", "node"},
+    "pytest_plugin": frozenset({"testing"}),
     "pipeline": USER_SIDE | {"core"},
     "cli": USER_SIDE | {"core", "wire", "store", "node", "console", "testing", "pipeline"},
     "__init__": USER_SIDE,
@@ -52,6 +53,7 @@ THIRD_PARTY = {
     "cli": frozenset({"msgspec", "click", "rich", "uvloop"}),
     "node": frozenset({"msgspec", "uvloop"}),
     "library": frozenset({"msgspec", "uvloop"}),
+    "pytest_plugin": frozenset({"pytest"}),
     "console": frozenset({"msgspec", "starlette", "uvicorn", "prometheus_client"}),
     "pipeline": frozenset({"msgspec", "pyspark", "pandas", "pyarrow", "py4j", "fsspec", "deltalake"}),
 }

@@ -219,6 +219,8 @@ class App:
         self.codec = codec
         self.tasks: dict[str, Task[..., Any, Any]] = {}
         self._handlers = Handlers()
+        self.stand_in: Any = None
+        """What takes the place of every client of this app: a queue of rollmq.testing."""
         self._token = token
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = (
             weakref.WeakKeyDictionary()
@@ -293,6 +295,8 @@ class App:
 
     async def client(self) -> Client:
         """The client of the running loop. It is closed with the loop, or by `close`."""
+        if self.stand_in is not None:
+            return cast(Client, self.stand_in)
         loop = asyncio.get_running_loop()
         kept = self._clients.get(loop)
         if kept is None or kept.keeper.done():

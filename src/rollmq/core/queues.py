@@ -368,6 +368,12 @@ class Queues:
 
     # -- time
 
+    @property
+    def next_delay_us(self) -> int:
+        """A lower bound of when the next delay ends. What is due before that only raises jobs."""
+        due_us = self._delays.next_due_us
+        return NEVER_US if due_us is None else due_us
+
     def advance(self, now_us: int, clients: dict[str, ClientState], budget: int) -> int:
         """End delays that are over and raise jobs that have waited long; at most `budget` steps."""
         budget = self._advance(now_us, clients, budget)

@@ -17,6 +17,8 @@ from rollmq.errors.tasks import ArgumentsWrong as ArgumentsWrong
 from rollmq.errors.tasks import ResultWrong as ResultWrong
 from rollmq.errors.tasks import TaskFailed as TaskFailed
 from rollmq.errors.tasks import TaskProblem as TaskProblem
+from rollmq.errors.testing import HandlerHangs as HandlerHangs
+from rollmq.errors.testing import NothingWillHappen as NothingWillHappen
 
 # --- wire -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""The queue that users put into their own tests."""
