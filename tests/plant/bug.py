@@ -16,6 +16,7 @@ class Bug(NamedTuple):
 CORE: Final = "src/rollmq/core/"
 STORE: Final = "src/rollmq/store/"
 RAFT: Final = "tests/raft_paper/"
+REPLICA: Final = "tests/replica/"
 
 
 def scenario(name: str) -> str:

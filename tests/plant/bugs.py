@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.plant.bug import CORE, STORE, Bug, scenario
 from tests.plant.consensus_bugs import CONSENSUS
+from tests.plant.group_bugs import GROUP
 from tests.plant.queue_bugs import QUEUE
 
 ROLLBACK: Final = "tests/replica/test_rollback.py"
@@ -211,4 +212,4 @@ LOG: Final = (
     ),
 )
 
-BUGS: Final[tuple[Bug, ...]] = (*JOBS, *TURNS, *QUEUE, *LOG, *CONSENSUS)
+BUGS: Final[tuple[Bug, ...]] = (*JOBS, *TURNS, *QUEUE, *LOG, *CONSENSUS, *GROUP)
