@@ -5,7 +5,7 @@ import pytest
 from rollmq.core.effects import Refused
 from rollmq.core.intake import Submit
 from rollmq.core.line import decode_line
-from rollmq.core.raft_ready import RaftSettings
+from rollmq.core.raft_ready import RaftSettings, Role
 from tests.core.audit import audit
 from tests.replica.trio import WALL_US, Member, Trio, state_of
 
@@ -109,6 +109,8 @@ def test_a_node_does_not_campaign_while_its_machine_is_rebuilt(monkeypatch: pyte
     trio.cut_off = set(trio.node_ids) - {old.node_id}
     trio.run(5_000)
     assert old.replica.raft.term == term
+    old.replica.raft.campaign()
+    assert old.replica.raft.role is Role.FOLLOWER
     monkeypatch.undo()
     old._rebuild()
     settle(trio)
