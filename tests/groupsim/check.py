@@ -141,9 +141,9 @@ class GroupRun(Run):
             ends = {
                 (node.replica.machine.last_index, node.replica.raft.commit_index, node.store.next_index - 1)
                 for node in self.group.nodes
-                if node.is_up and not node.is_rebuilding
+                if node.is_at_rest
             }
-            is_all = all(node.is_up and not node.is_rebuilding for node in self.group.nodes)
+            is_all = all(node.is_at_rest for node in self.group.nodes)
             if is_all and ends == {(len(self.oracle.lines),) * 3} and self.group.leader_node is not None:
                 return
         raise Violation(f"P7: the replicas do not converge: {ends}, {len(self.oracle.lines)} are committed")

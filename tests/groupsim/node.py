@@ -187,6 +187,14 @@ class GroupNode(SimNode):
         """Its machine holds entries that were cut."""
         return self.replica.is_rebuilding
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing that came is still to be acted upon."""
+        if not self.is_up or self.is_rebuilding or self._turn_is_due or self.oracle.writing is not None:
+            return False
+        log = self.replica.raft.log
+        return log.cut_from is None and not log.is_unwritten
+
     def receive(self, message: PeerMessage) -> None:
         """A peer's message arrives."""
         self.input(lambda: self._take(message))
