@@ -93,8 +93,11 @@ class Loop:
             if work.raft is None and not work.effects:
                 break
             self.door.tell(work.effects)
-            if work.raft is not None and work.raft.write is not None:
-                self.replica.persisted(work.raft.write)
+            write = work.raft.write if work.raft is not None else None
+            if write is not None:
+                self.replica.persisted(write)
+            elif self.replica.is_settled:
+                break
         self.door.flush()
 
 

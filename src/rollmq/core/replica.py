@@ -21,7 +21,7 @@ from rollmq.core.raft_messages import AppendEntries, PeerMessage
 from rollmq.core.raft_ready import Ready, Role, SnapshotFacts, Write
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.errors import ReplicaDiverged
-from rollmq.limits import APPLIES_PER_TURN, TURN_GAP_MAX_US
+from rollmq.limits import APPLIES_PER_TURN, ASSIGNS_PER_TURN, TURN_GAP_MAX_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,8 @@ class Replica:
         self._waiting: deque[AnyEffect] = deque()
         self._is_eager = is_eager
         self._early: list[AnyEffect] = []
+        self._is_all_handed_out = False
+        """No job that could be handed out was left by the last `ready`, a leader's."""
         self._is_rebuilding = False
         self._ahead = Ahead()
         self._applied_in_turn = 0
@@ -150,8 +152,7 @@ class Replica:
         self._follow_role()
         if self.leader is not None:
             self.leader.intake.is_overloaded = not self.raft.can_propose
-            if self.raft.can_propose:
-                self.leader.schedule()
+            self._is_all_handed_out = not self.raft.can_propose or self.leader.schedule() < ASSIGNS_PER_TURN
             self._take_lines(self.leader)
         ready = self.raft.ready()
         needs_rebuild = False
@@ -163,6 +164,15 @@ class Replica:
         if ready is not None or self.machine.last_index < self.raft.commit_index:
             self._apply_committed()
         return Work(ready, self._release(), needs_rebuild, self._is_unfinished)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this leader has decided nothing since `ready`, which handed out all that could be handed
+        out: then `ready` would say nothing new, and a host may save the call."""
+        leader = self.leader
+        if leader is None or not self._is_all_handed_out:
+            return False
+        return not leader.desk.lines and not leader.desk.effects
 
     @property
     def _is_unfinished(self) -> bool:

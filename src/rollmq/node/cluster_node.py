@@ -254,6 +254,8 @@ class ClusterNode:
             if raft is not None:
                 self._do(raft)
             door.tell(work.effects)
+            if replica.is_settled:
+                break
         if work.is_unfinished:
             self.begin_turn()
         if replica.is_rebuilding:
