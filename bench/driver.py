@@ -1,7 +1,7 @@
 """The real client and the real worker as processes: what a user of the library gets.
 
-    python -m bench.driver client PORT JOBS OUTSTANDING      prints jobs per second, submit to outcome
-    python -m bench.driver worker PORT [HANDS]               until it is ended
+python -m bench.driver client PORT JOBS OUTSTANDING      prints jobs per second, submit to outcome
+python -m bench.driver worker PORT [HANDS]               until it is ended
 """
 
 import asyncio

@@ -150,7 +150,7 @@ def microseconds_per_job(jobs: int, outstanding: int, *, profile: cProfile.Profi
     """CPU time that one job costs the node, submit to result; the parties' own time is not counted."""
     loop = Loop()
     done: list[float] = []
-    client = RawClient(jobs, outstanding, done.append, "c1")
+    client = RawClient(jobs, outstanding, done.append)
     parties = [Party(loop, RawWorker(CREDIT)), Party(loop, client)]
     spent = 0.0
     while not done:
