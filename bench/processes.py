@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,18 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    """Until somebody listens at a port and has not said so."""
+    for _ in range(READY_SECONDS * 20):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            threading.Event().wait(0.05)
+        else:
+            return
+    raise TimeoutError(f"nobody listens at port {port}")
 
 
 def python(*arguments: object) -> list[str]:

@@ -16,19 +16,17 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.machine_limits import Row, describe
-from bench.processes import cpu_seconds, free_port, node, process, python, said_by
+from bench.processes import cpu_seconds, free_port, node, process, python, said_by, wait_for
 
 JOBS: Final = {1: 1_000, 64: 10_000, 1024: 40_000}
 JOBS_OTHERWISE: Final = 20_000
-SETTLE_S: Final = 0.7
-"""What has no line that says that it is ready gets so long."""
+WARM_JOBS: Final = 500
 
 
 class Running(NamedTuple):
@@ -56,14 +54,14 @@ def ours(driver: str = "driver", *, backlog: int = 0, many: int = 1) -> Iterator
         if backlog:
             said_by(python("-m", "bench.raw_driver", "fill", port, backlog))
         rest = [many] if many > 1 else []
-        ready = "ready" if driver == "driver" else ""
-        with process(python("-m", f"bench.{driver}", "worker", port, *rest), ready=ready) as worker:
-            time.sleep(SETTLE_S)
-            yield Running(
-                (pid, worker),
-                lambda jobs, outstanding: python(
-                    "-m", f"bench.{driver}", "client", port, jobs, outstanding, *rest
-                ),
+        with process(python("-m", f"bench.{driver}", "worker", port, *rest)) as worker:
+            yield warmed(
+                Running(
+                    (pid, worker),
+                    lambda jobs, outstanding: python(
+                        "-m", f"bench.{driver}", "client", port, jobs, outstanding, *rest
+                    ),
+                )
             )
 
 
@@ -75,13 +73,20 @@ def theirs(prototype: Path) -> Iterator[Running]:
         tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder,
         process(python(prototype, "leader", port, Path(folder, "log"))) as leader,
     ):
-        time.sleep(SETTLE_S)
+        wait_for(port)
         with process(python(prototype, "worker", port)) as worker:
-            time.sleep(SETTLE_S)
-            yield Running(
-                (leader, worker),
-                lambda jobs, outstanding: python(prototype, "client", port, jobs, outstanding),
+            yield warmed(
+                Running(
+                    (leader, worker),
+                    lambda jobs, outstanding: python(prototype, "client", port, jobs, outstanding),
+                )
             )
+
+
+def warmed(system: Running) -> Running:
+    """Some jobs first: they wait until the worker is there, and every part has run once."""
+    said_by(system.client(WARM_JOBS, WARM_JOBS))
+    return system
 
 
 def measured(system: Running, outstanding: int) -> Run:
