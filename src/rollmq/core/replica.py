@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rollmq.core import regroup
 from rollmq.core.ahead import Ahead, events_of
 from rollmq.core.effects import AnyEffect, Assigned
-from rollmq.core.events import AnyEvent, SnapshotMarker
+from rollmq.core.events import AnyEvent, Member, SnapshotMarker
 from rollmq.core.leader import Leader, SegmentFacts
 from rollmq.core.line import LineDamaged, decode_line
 from rollmq.core.log_time import LogTime
@@ -128,11 +129,37 @@ class Replica:
         if self.leader is None or self._log_time is None:
             return
         self.leader.tick(self.leader.desk.now_us)
+        members = regroup.next_change(self.raft, self.members)
+        if members is not None:
+            self.set_members(members)
         segment_bytes = self._segment.byte_count
         if self.leader.is_marker_due(
             segment_first_index=self._segment.first_index, segment_bytes=segment_bytes
         ):
             self.mark()
+
+    # -- members
+
+    @property
+    def members(self) -> list[Member]:
+        """As the machine knows them: on a leader, as decided."""
+        return self.machine.members.members if self.machine.members is not None else []
+
+    def set_members(self, members: list[Member]) -> None:
+        """These are the members from now on; `regroup` made the list, after asking whether it may."""
+        assert self.leader is not None
+        assert self.raft.members_problem is None
+        self._take_lines(self.leader)
+        self.leader.set_members(self._group, members)
+        self._take_lines(self.leader)
+        self._members_decided()
+
+    def _members_decided(self) -> None:
+        """Pitfall 33: in force from when the entry is in the log."""
+        members = self.machine.members
+        assert members is not None
+        if members.index > self.raft.log.membership.index:
+            self.raft.members_proposed(members.index, configuration_of(members))
 
     def mark(self) -> None:
         """End the segment now: by time, by size, or because an operator said so."""
@@ -273,6 +300,7 @@ class Replica:
         leader.found_group(group=self._group, node_ids=self._founders)
         self._take_lines(leader)
         self.leader = leader
+        self._members_decided()
 
     def _step_down(self) -> None:
         """Whatever this leader wanted to say may come to nothing: it is not said."""
