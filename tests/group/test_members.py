@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollmq.errors import AnswerUnknown, QueryRefused
+from rollmq.errors import AnswerUnknown, NoLeader, QueryRefused
 from rollmq.library.operator import OperatorConnection
 from tests.group.load import Runner, Submitter, running
 from tests.group.real_group import RealGroup, RealNode, free_ports, running_group, wait_for
@@ -30,9 +30,18 @@ def command(group: RealGroup, name: str, **arguments: str) -> None:
 
 
 def members(group: RealGroup) -> dict[str, Any]:
-    with OperatorConnection(group.servers, by="test") as connection:
-        found: dict[str, Any] = connection.ask("members")
-        return found
+    """As the leader says, once there is one."""
+
+    def ask() -> Any:
+        with (
+            contextlib.suppress(NoLeader, AnswerUnknown),
+            OperatorConnection(group.servers, by="test") as connection,
+        ):
+            return connection.ask("members")
+        return None
+
+    found: dict[str, Any] = wait_for(ask, "a leader says who is a member")
+    return found
 
 
 def is_asking(group: RealGroup, node: RealNode) -> bool:
@@ -107,7 +116,7 @@ def test_a_removed_leader_leads_until_that_is_committed_and_another_takes_over(g
     with running(client, worker):
         grows(client)
         old = group.leader()
-        with contextlib.suppress(AnswerUnknown):
+        with contextlib.suppress(AnswerUnknown, NoLeader):
             command(group, "members_remove", node=old.address)
         new = group.leader(among=group.others(old))
         assert new is not old
