@@ -13,6 +13,7 @@ import click
 from rollmq import __version__
 from rollmq.cli.control import cancel, drain, pause, resume, seal
 from rollmq.cli.dlq import dlq
+from rollmq.cli.history import history
 from rollmq.cli.jobs import explain, jobs
 from rollmq.cli.log import log
 from rollmq.cli.members import members
@@ -106,3 +107,4 @@ main.add_command(settings)
 main.add_command(seal)
 main.add_command(members)
 main.add_command(log)
+main.add_command(history)
