@@ -137,6 +137,8 @@ class Witness(Oracle):
         """Terms of the entries that this node has confirmed to have on disk, from entry 1 on."""
         self.vote = HardState()
         """Term and vote that are known to be on its disk."""
+        self.installing = 0
+        """The snapshot that is being put in place of the log; 0: none."""
         self.writing: Write | None = None
         """What may be on disk in part."""
 
@@ -164,9 +166,17 @@ class Witness(Oracle):
             raise Violation(f"entry {write.first_index} is written after entry {len(self.on_disk)}")
         self.on_disk += [term_of(line) for line in write.lines]
 
+    def installed(self, index: int) -> None:
+        """A snapshot as of this entry is on disk in place of the log."""
+        self.installing = 0
+        self.on_disk = self.group.terms[:index]
+
     def found(self, name: str, terms: Sequence[int], vote: HardState) -> None:
         """What a recovery found: at least what was confirmed, and whatever else had arrived."""
         write, self.writing = self.writing, None
+        installing, self.installing = self.installing, 0
+        if installing and len(terms) == installing:
+            self.installed(installing)
         kept_count = len(self.on_disk)
         if write is not None and write.truncate_from is not None:
             kept_count = min(kept_count, write.truncate_from - 1)

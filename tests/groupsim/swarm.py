@@ -55,8 +55,8 @@ def draw_group(random: Random) -> GroupSwarm:
     one = draw(random)
     one.storm_us = random.choice([5, 10, 20, 40]) * SECOND_US
     _calm_the_traffic(one, random)
-    one.snapshot_every_entries = 1 << 30
-    one.keep_history_bytes = 1 << 40
+    one.snapshot_every_entries = random.choice([1, 20, 100, 1 << 30])
+    one.keep_history_bytes = random.choice([0, 20_000, 1 << 40])
     one.mark_every_us = random.choice([SECOND_US, 5 * SECOND_US, 20 * SECOND_US])
     one.raft = _raft(random)
     names = Swarm.__dataclass_fields__
