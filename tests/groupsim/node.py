@@ -18,6 +18,7 @@ from rollmq.store.layout import snapshot_name
 from rollmq.store.opening import Recovered
 from rollmq.store.store import Store
 from tests.groupsim.oracle import GroupOracle, Witness
+from tests.groupsim.swarm import GroupSwarm
 from tests.groupsim.upkeep import GroupUpkeep
 from tests.sim.door import SimDoor
 from tests.sim.net import Link
@@ -35,10 +36,12 @@ class GroupNode(SimNode):
     """One machine of a group, and the node process on it while it runs."""
 
     oracle: Witness
+    swarm: GroupSwarm
 
     def __init__(self, group: "Group", name: str, node_id: str) -> None:
         super().__init__(group.world, Witness(group.oracle), group.swarm)
         self.group = group
+        self.oracle.is_eager = group.swarm.is_eager
         self.name = name
         self.node_id = node_id
         self.disk_random = Random(f"disk/{group.world.seed}/{name}")
@@ -145,6 +148,7 @@ class GroupNode(SimNode):
             chance=self.world.random.random,
             jitter=self.world.random.random,
             now_us=self.mono_us,
+            is_eager=self.swarm.is_eager,
         )
         log = self.replica.raft.log
         self.world.say(self.name, f"is up: {log.last_index} entries, {log.applied_index} surely committed")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rollmq.core.effects import AnyEffect
+from rollmq.core.effects import AnyEffect, Assigned
 from rollmq.core.events import Assign, Members
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
@@ -133,6 +133,8 @@ class Witness(Oracle):
         self.group = group
         self.lines, self.ledger, self.twin = group.lines, group.ledger, group.twin
         self.runs, self.accepted_told, self.counts = group.runs, group.accepted_told, group.counts
+        self.is_eager = False
+        """Assigns may be told before their commit (rule 3)."""
         self.on_disk: list[int] = []
         """Terms of the entries that this node has confirmed to have on disk, from entry 1 on."""
         self.vote = HardState()
@@ -154,6 +156,11 @@ class Witness(Oracle):
     def told(self, effect: AnyEffect) -> None:
         """P5, by this node's own commit index, which never runs ahead of the group's."""
         assert self.committed_index <= len(self.lines)
+        if self.is_eager and isinstance(effect, Assigned) and effect.index > self.committed_index:
+            if effect.job.enqueued_index > self.committed_index:
+                raise Violation(f"P5: {effect.event.job_id} is assigned early, and is itself not committed")
+            self.counts["told early"] += 1
+            return
         super().told(effect)
 
     def wrote(self, write: Write) -> None:

@@ -46,6 +46,7 @@ class GroupSwarm(Swarm):
     group: GroupFaults = field(default_factory=GroupFaults)
     reset_told: float = 0.7
     """That a peer hears of it when the process at the other end of a connection is gone."""
+    is_eager: bool = False
     minority_dead: float = 0.0
     """That a minority stays away until all jobs have ended."""
 
@@ -67,6 +68,7 @@ def draw_group(random: Random) -> GroupSwarm:
         group=_group(random),
         reset_told=random.choice([0.0, 0.7, 1.0]),
         minority_dead=random.choice([0.0, 0.0, 1.0]),
+        is_eager=random.random() < 0.15,
     )
 
 
