@@ -76,6 +76,14 @@ UNSEEN_BYTES_MAX: Final = 32 * 1024 * 1024
 """Of payloads on their way to one worker: no further job until it has seen them, unless it has none."""
 READS_PER_CONNECTION_MAX: Final = 4
 """ReadLogs of one connection that wait for their answer: enough to keep a reader busy."""
+ASKS_WAITING_MAX: Final = 1024
+"""Queries and cancels of one client that wait for their answer, as they do while the disk stalls: each holds
+its answer in memory."""
+OPERATOR_ASKS_WAITING_MAX: Final = 16
+"""The same of one operator, whose answers are long lists: people and their tools ask one by one."""
+FLUSH_AT_BYTES: Final = 64 * 1024
+"""A message that is larger is written at once and not at the turn's end: a few bytes that ask for many large
+results must not make the node hold them all."""
 
 # Client: what one session keeps in memory
 UNANSWERED_MAX: Final = 16_384

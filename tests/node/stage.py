@@ -9,7 +9,7 @@ from rollmq.core.leader import Leader
 from rollmq.core.machine import Machine
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_log import RaftLog
-from rollmq.core.raft_ready import HardState, RaftSettings
+from rollmq.core.raft_ready import HardState, RaftSettings, Write
 from rollmq.core.replica import Replica
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.errors import ProtocolError
@@ -39,6 +39,10 @@ class Host:
     def __init__(self) -> None:
         self.now_us = 0
         self.is_leading = True
+        self.is_stalled = False
+        """The disk takes its time: nothing is committed."""
+        self._stalled: list[Write] = []
+        self._seqs: dict[int, int] = {}
         self.turns_count = 0
         raft = RaftCore(
             node_id=NODE_ID,
@@ -115,14 +119,25 @@ class Host:
 
     def turn(self) -> None:
         """Decide, commit, tell, send."""
+        self._sync()
         while True:
             work = self.replica.ready()
             if work.raft is None and not work.effects:
                 break
             if work.raft is not None and work.raft.write is not None:
-                self.replica.persisted(work.raft.write)
+                self._stalled.append(work.raft.write)
+                self._sync()
             self.door.tell(work.effects)
         self.door.flush()
+
+    def _sync(self) -> None:
+        while self._stalled and not self.is_stalled:
+            self.replica.persisted(self._stalled.pop(0))
+
+    def next_seq(self, peer: "Peer") -> int:
+        """The number of a worker's next ack."""
+        self._seqs[id(peer)] = self._seqs.get(id(peer), 0) + 1
+        return self._seqs[id(peer)]
 
     def pass_time(self, us: int) -> None:
         """A tick so much later, as the host makes it."""

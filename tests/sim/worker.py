@@ -72,7 +72,7 @@ class SimWorker(Party):
         self.core = WorkerCore(profile, takes=self._takes)
         self.runs.clear()
         self.begin(self.core)
-        self._main.tap = self.tap = WorkerTap(self.name)
+        self._main.tap = self.tap = WorkerTap(self.name, self.oracle, self._running)
         if self.swarm.workers.drop_started:
             self._main.drops = self._main.drops | {int(MsgType.STARTED)}
 
@@ -134,6 +134,8 @@ class SimWorker(Party):
             run = self.runs.get(held.fence)
             if run is not None:
                 self._told_to_stop(run)
+        if len(self.core.held) > (self.capacity or 2 * self.hands):
+            raise Violation(f"P4: {self.name} holds {len(self.core.held)} jobs, more than it has room for")
         if self.core.is_drained and self.is_alive:
             self._leave()
 
@@ -163,6 +165,9 @@ class SimWorker(Party):
         for complaint in complaints:
             if self.swarm.net.is_orderly and not complaint.startswith("there is no handler"):
                 raise Violation(f"the node did not like what {self.name} said: {complaint}")
+
+    def _running(self) -> set[Fence]:
+        return {fence for fence, run in self.runs.items() if run.held.state == RUNNING}
 
     def _is_running(self, run: Run) -> bool:
         return self.is_alive and self.runs.get(run.held.fence) is run
@@ -199,6 +204,8 @@ class SimWorker(Party):
             return
         del self.runs[run.held.fence]
         if run.held.state == RUNNING:
+            if self.swarm.net.is_orderly:
+                self.tap.ended.add(run.held.fence)
             result = b"" if outcome.what else outcome.payload
             self.oracle.run_ended(run.held.job_id.hex(), run.held.fence, result)
         self.core.finished(run.held, outcome)

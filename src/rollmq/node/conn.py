@@ -7,7 +7,6 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rollmq import limits
-from rollmq.core.effects import Assigned
 from rollmq.core.events import Fence
 from rollmq.errors import ProtocolError
 from rollmq.wire.codec import HEAD, LENGTH_MIN, FrameDecoder
@@ -50,13 +49,13 @@ class Conn:
 
     __slots__ = (
         "acks",
+        "asks_count",
         "assigned_seq",
         "by",
         "client_id",
         "decoder",
         "done_seq",
         "door",
-        "early",
         "hello_index",
         "is_greeted",
         "late_seqs",
@@ -84,6 +83,8 @@ class Conn:
         """The node of this group at the other end."""
         self.is_greeted = False
         """Its hello was answered; until then it counts as a stranger."""
+        self.asks_count = 0
+        """Its queries and cancels whose answers wait for their commit."""
         self.reads = 0
         """ReadLogs that are not answered yet."""
         # Of a worker:
@@ -91,8 +92,6 @@ class Conn:
         """The log's end when it said hello: assigns up to here were decided for an earlier connection."""
         self.assigned_seq = 0
         self.acks: deque[SentAck] = deque()
-        self.early: list[Assigned] = []
-        """Eager assigns (rule 3) that came before the hello was answered: the worker gets them after that."""
         self.done_seq = 0
         """Acks up to this one are committed and not yet confirmed; 0 is none."""
         self.late_seqs: list[int] = []
@@ -107,6 +106,8 @@ class Conn:
         if not self.out:
             self.door.unflushed.append(self)
         self.out.append(data)
+        if len(data) > limits.FLUSH_AT_BYTES:
+            self.door.flush_early(self)
 
     def put_frame(
         self,

@@ -17,6 +17,7 @@ from rollmq.core.intake import Wish
 from rollmq.core.leader import Leader
 from rollmq.core.operate import Refusal
 from rollmq.errors import ProtocolError
+from rollmq.limits import ASKS_WAITING_MAX, OPERATOR_ASKS_WAITING_MAX
 from rollmq.node import from_clients, from_workers
 from rollmq.node.conn import Conn, Pipe
 from rollmq.node.queries import NeedsLeader, answer
@@ -91,7 +92,7 @@ class Door:
             MsgType.HELLO_CLIENT: self._hello_client,
             MsgType.HELLO_WORKER: self._hello_worker,
             MsgType.SUBMIT_JOB: self._submit,
-            MsgType.CANCEL: from_clients.cancel,
+            MsgType.CANCEL: self._cancel,
             MsgType.ACK_JOB: from_workers.ack,
             MsgType.CREDIT: from_workers.credit,
             MsgType.STARTED: from_workers.started,
@@ -172,11 +173,30 @@ class Door:
         """Send what was said in this turn: one write per connection."""
         confirming, self.confirming = self.confirming, []
         for conn in confirming:
-            confirm(conn)
+            if conn.done_seq:  # or it was confirmed when the message was full, and is here twice
+                confirm(conn)
         unflushed, self.unflushed = self.unflushed, []
         for conn in unflushed:
             if not conn.flush():
                 self.cut(conn)
+
+    def flush_early(self, conn: Conn) -> None:
+        """Send what was said to one of them now: it is much."""
+        self.unflushed.remove(conn)
+        if not conn.flush():
+            self.cut(conn)
+
+    def slowest_beyond(self, unsent_bytes_max: int) -> list[tuple[int, Conn]]:
+        """Those to cut, with the bytes that each holds back, so that all together hold back no more."""
+        held = [(conn.pipe.unsent_bytes() + conn.decoder.held_bytes, conn) for conn in self.conns]
+        over = sum(size for size, _ in held) - unsent_bytes_max
+        slowest: list[tuple[int, Conn]] = []
+        for size, conn in sorted(held, key=lambda each: -each[0]) if over > 0 else ():
+            if over <= 0:
+                break
+            slowest.append((size, conn))
+            over -= size
+        return slowest
 
     def send_away(self) -> None:
         """This node does not lead any more: whoever needs a leader is told where it is, and dropped."""
@@ -359,8 +379,6 @@ class Door:
             self.strangers_count -= 1
             conn.liveness.ready(self.host.mono_us())
             conn.decoder.frame_bytes_max = conn.session.frame_bytes_max
-            early, conn.early = conn.early, []
-            self.tell(early)
 
     # -- clients
 
@@ -407,7 +425,19 @@ class Door:
 
     # -- questions and farewells
 
+    def _check_asks(self, conn: Conn, frame: Frame) -> None:
+        """Raises ProtocolError for an ask too many: its answer would have to be held until its commit."""
+        is_operator = conn.session.role is Role.OPERATOR
+        if conn.asks_count >= (OPERATOR_ASKS_WAITING_MAX if is_operator else ASKS_WAITING_MAX):
+            text = f"{conn.asks_count} questions of this connection wait already; nothing was changed"
+            raise violation(ErrorCode.OVERLOADED, text, frame)
+
+    def _cancel(self, conn: Conn, frame: Frame, leader: Leader) -> None:
+        self._check_asks(conn, frame)
+        from_clients.cancel(conn, frame, leader)
+
     def _query(self, conn: Conn, frame: Frame, leader: Leader | None) -> None:
+        self._check_asks(conn, frame)
         is_result = header_of(frame, h.QueryHeader).name == "result"
         if is_result and conn.session.role is Role.CLIENT:
             if leader is not None:
@@ -428,11 +458,13 @@ class Door:
             node=self.host.facts(),
             is_operator=is_operator,
         )
-        if isinstance(value, Refusal):
+        if value is None:
+            conn.asks_count += 1  # the leader's desk says the answer
+        elif isinstance(value, Refusal):
             put_error(conn, frame.msg_id, value.code, value.text)
         elif isinstance(value, NeedsLeader):
             self.not_leader(conn)
-        elif value is not None:
+        else:
             reply(conn, frame.msg_id, value)
 
     def _goodbye(self, conn: Conn, leader: Leader | None) -> None:

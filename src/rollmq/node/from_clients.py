@@ -103,6 +103,7 @@ def cancel(conn: Conn, frame: Frame, leader: Leader) -> None:
         return
     why = header_of(frame, j.CancelHeader).why
     asker = Asker(conn, frame.msg_id, job_id)
+    conn.asks_count += 1
     leader.operate.cancel(job_id, by=conn.client_id, why=why, to=asker)
 
 
@@ -117,6 +118,7 @@ def ask_result(conn: Conn, frame: Frame, leader: Leader) -> None:
     value = _outcome(leader, job_id)
     if value.state in ("queued", "inflight"):
         conn.door.add_interest(job_id, conn)
+    conn.asks_count += 1
     leader.desk.say(Answer(leader.desk.last_index, Asker(conn, frame.msg_id, job_id), value))
 
 

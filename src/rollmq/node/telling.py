@@ -134,9 +134,6 @@ class Teller:
         conn = self._door.workers.get(event.worker_id)
         if conn is None or event.index <= conn.hello_index:
             return
-        if not conn.is_greeted:
-            conn.early.append(effect)
-            return
         fence = (event.term, event.index)
         if not conn.session.may_send(MsgType.ASSIGN_JOB):
             self._door.give_back(event.worker_id, event.job_id, fence, DRAINED)
@@ -196,6 +193,8 @@ class Teller:
         if not isinstance(to, Asker):
             return
         conn = to.conn
+        if to.msg_id:
+            conn.asks_count -= 1
         if isinstance(value, Refusal):
             put_error(conn, to.msg_id, value.code, value.text)
         elif isinstance(value, Outcome):
