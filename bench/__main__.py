@@ -5,7 +5,7 @@ import sys
 
 from bench.machine_limits import describe
 
-PARTS = ("machine_limits", "core", "scheduling", "wire", "raft", "store")
+PARTS = ("machine_limits", "core", "scheduling", "wire", "raft", "store", "node", "throughput")
 
 
 def main(parts: list[str]) -> int:

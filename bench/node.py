@@ -93,8 +93,11 @@ class Loop:
             if work.raft is None and not work.effects:
                 break
             self.door.tell(work.effects)
-            if work.raft is not None and work.raft.write is not None:
-                self.replica.persisted(work.raft.write)
+            write = work.raft.write if work.raft is not None else None
+            if write is not None:
+                self.replica.persisted(write)
+            elif self.replica.is_settled:
+                break
         self.door.flush()
 
 
@@ -147,7 +150,7 @@ def microseconds_per_job(jobs: int, outstanding: int, *, profile: cProfile.Profi
     """CPU time that one job costs the node, submit to result; the parties' own time is not counted."""
     loop = Loop()
     done: list[float] = []
-    client = RawClient(jobs, outstanding, done.append, "c1")
+    client = RawClient(jobs, outstanding, done.append)
     parties = [Party(loop, RawWorker(CREDIT)), Party(loop, client)]
     spent = 0.0
     while not done:

@@ -1,7 +1,10 @@
 """A client and a worker of bare frames, so that a node can be measured without the library's own cost.
 
-    python -m bench.raw_driver client PORT JOBS OUTSTANDING      prints jobs per second, submit to result
-    python -m bench.raw_driver worker PORT [CREDIT]              until it is ended
+    python -m bench.raw_driver client PORT JOBS OUTSTANDING [N]  prints jobs per second, submit to result
+    python -m bench.raw_driver worker PORT [N]                   until it is ended
+    python -m bench.raw_driver fill PORT JOBS                    queues jobs that nobody takes
+
+With N there are so many clients and workers, each with an exec of its own.
 
 They say what the library says (a worker: Started, then acks with its credit) and check nothing.
 """
@@ -11,6 +14,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import uvloop
@@ -64,9 +68,20 @@ class Raw(asyncio.Protocol):
 class RawClient(Raw):
     """Keeps so many jobs between submit and result."""
 
-    def __init__(self, jobs: int, outstanding: int, done: Callable[[float], object], name: str) -> None:
+    def __init__(
+        self,
+        jobs: int,
+        outstanding: int,
+        done: Callable[[float], object],
+        number: int = 0,
+        *,
+        is_filling: bool = False,
+    ) -> None:
         super().__init__()
-        self.jobs, self.outstanding, self.done, self.name = jobs, outstanding, done, name
+        self.jobs, self.outstanding, self.done = jobs, outstanding, done
+        self.name = f"c{number}"
+        self.exec = "backlog" if is_filling else f"{EXEC}{number}"
+        self.ends_with = MsgType.ACCEPTED if is_filling else MsgType.RESULT
         self.sent = self.ended = 0
         self.began = 0.0
         self.prefix = b""
@@ -76,7 +91,7 @@ class RawClient(Raw):
         return encode_frame(MsgType.HELLO_CLIENT, secrets.token_bytes(16), header=header)
 
     def take(self, frame: Frame) -> None:
-        if frame.type == MsgType.RESULT:
+        if frame.type == self.ends_with:
             self.ended += 1
             if self.ended == self.jobs:
                 self.done(time.perf_counter() - self.began)
@@ -92,25 +107,26 @@ class RawClient(Raw):
             self.sent += 1
             job_id = self.prefix + self.sent.to_bytes(6, "big")
             self.out.append(
-                encode_frame(MsgType.SUBMIT_JOB, job_id, subject=f"job.submit.{EXEC}", payload=PAYLOAD)
+                encode_frame(MsgType.SUBMIT_JOB, job_id, subject=f"job.submit.{self.exec}", payload=PAYLOAD)
             )
 
 
 class RawWorker(Raw):
     """Acks whatever it is assigned."""
 
-    def __init__(self, credit: int) -> None:
+    def __init__(self, credit: int, number: int = 0) -> None:
         super().__init__()
         self.credit = credit
+        self.number = number
         self.seen = self.acks = 0
         self.batch: list[tuple[bytes, j.AssignJobHeader]] = []
 
     def hello(self) -> bytes:
         hello = h.HelloWorkerHeader(
             version=1,
-            worker_id="w1",
+            worker_id=f"w{self.number}",
             instance=secrets.token_hex(8),
-            patterns=(f"job.assign.{EXEC}",),
+            patterns=(f"job.assign.{EXEC}{self.number}",),
             hands=self.credit,
             credit=self.credit,
         )
@@ -135,30 +151,47 @@ class RawWorker(Raw):
         self.batch.clear()
 
 
-async def client(port: int, jobs: int, outstanding: int, name: str = "c1") -> float:
-    """Jobs per second."""
-    done = asyncio.get_running_loop().create_future()
+async def client(
+    port: int, jobs: int, outstanding: int, count: int = 1, *, is_filling: bool = False
+) -> float:
+    """Jobs per second, of so many clients together."""
     loop = asyncio.get_running_loop()
-    await loop.create_connection(
-        lambda: RawClient(jobs, outstanding, done.set_result, name), "127.0.0.1", port
-    )
-    return jobs / await done
+    ends = [loop.create_future() for _ in range(count)]
+    began = time.perf_counter()
+    for number, end in enumerate(ends):
+        await loop.create_connection(
+            partial(
+                RawClient,
+                jobs // count,
+                max(outstanding // count, 1),
+                end.set_result,
+                number,
+                is_filling=is_filling,
+            ),
+            "127.0.0.1",
+            port,
+        )
+    spent = await asyncio.gather(*ends)
+    return jobs / (spent[0] if count == 1 else time.perf_counter() - began)
 
 
-async def worker(port: int, credit: int) -> None:
+async def worker(port: int, count: int = 1) -> None:
     """Until it is ended."""
     loop = asyncio.get_running_loop()
-    await loop.create_connection(lambda: RawWorker(credit), "127.0.0.1", port)
+    for number in range(count):
+        await loop.create_connection(partial(RawWorker, max(CREDIT // count, 16), number), "127.0.0.1", port)
     await loop.create_future()
 
 
-def main(role: str, port: int, *rest: str) -> None:
-    """One of the two."""
+def main(role: str, port: int, *rest: int) -> None:
+    """One of the three."""
     if role == "worker":
-        uvloop.run(worker(port, int(rest[0]) if rest else CREDIT))
+        uvloop.run(worker(port, *rest))
+    elif role == "fill":
+        print(f"{uvloop.run(client(port, *rest, outstanding=CREDIT, is_filling=True)):.1f}", flush=True)
     else:
-        print(f"{uvloop.run(client(port, int(rest[0]), int(rest[1]))):.1f}", flush=True)
+        print(f"{uvloop.run(client(port, *rest)):.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -9,28 +9,24 @@ It holds options; the conversation is in library/client_core, its connection in 
 
 import os
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, TypeAlias, TypeVar, Unpack
+from typing import Any, Final, Unpack
 
 import msgspec
 
 from rollmq import __version__
-from rollmq.errors import JobUnknown, RollmqError
+from rollmq.errors import JobUnknown
 from rollmq.library.call import REFUSED, Call, Outcome
 from rollmq.library.client_core import ClientProfile
 from rollmq.library.client_job import Job, known_job
 from rollmq.library.client_session import ClientSession
+from rollmq.library.making import Item, Maker, ManyJob, options_of, placed
 from rollmq.library.payload_codec import Codec
-from rollmq.library.stream import ManyJob, MapCall, Stream, outcome_of, refused
-from rollmq.library.submit_options import DEFAULTS, Execs, Options, SubmitOptions, header_and_payload
+from rollmq.library.stream import Stream, outcome_of
+from rollmq.library.submit_options import SubmitOptions
 from rollmq.wire.headers import HelloClientHeader
 from rollmq.wire.query import Status
-
-Item: TypeAlias = tuple[str, bytes] | tuple[str, bytes, Mapping[str, Any]]
-"""What `submit_many` takes: exec and payload, and the options of `submit` by their names."""
-
-JobT = TypeVar("JobT", bound=Job)
 
 OUTSTANDING: Final = 1024
 """Submits or jobs of a stream under way: enough to keep a node busy, little to repeat."""
@@ -77,12 +73,13 @@ class Client:
         )
         _check_profile(profile)
         servers = os.environ.get("ROLLMQ_SERVER", "") if servers is None else servers
-        self._session = ClientSession(servers, profile, codec)
-        self._codec = codec
-        self._execs = Execs()
+        self.session = ClientSession(servers, profile, codec)
+        """What jobs and streams speak through; of no interest to users."""
+        self.codec = codec
+        self.maker = Maker(self.session, codec)
 
     async def __aenter__(self) -> "Client":
-        self._session.open()
+        self.session.open()
         return self
 
     async def __aexit__(
@@ -93,7 +90,7 @@ class Client:
     async def close(self, timeout: float = CLOSE_S) -> None:
         """Wait, for up to so many seconds, for answers that are due; then everybody who still waits hears
         ClientClosed, or SubmitUnknown for what was sent and not answered. Accepted jobs go on."""
-        await self._session.close(timeout)
+        await self.session.close(timeout)
 
     # -- submitting
 
@@ -111,8 +108,8 @@ class Client:
         may have been accepted; with a key repeating it is safe), CodecFailed and ClientClosed (nothing was
         sent). Cancelled while it waits, it is unknown.
         """
-        job = self._job(Job, exec, payload, _options(options))
-        session = self._session
+        job = self.maker.job(Job, exec, payload, options_of(options))
+        session = self.session
         session.check()
         if not session.core.has_room:
             await session.room()
@@ -129,9 +126,9 @@ class Client:
         for good, or unknown, no more are sent; those under way are yielded, then its error is raised, with
         the item's place as `error.position`.
         """
-        stream = Stream(self._session, outstanding)
+        stream = Stream(self.session, outstanding)
         failed: Call | None = None
-        async for batch in stream.batches(self._many(stream, items)):
+        async for batch in stream.batches(self.maker.many(stream, items)):
             for call in batch:
                 assert isinstance(call, ManyJob)
                 if call.state < REFUSED:
@@ -140,7 +137,7 @@ class Client:
                     failed = failed or call
                     stream.is_stopped = True
         if failed is not None:
-            raise _placed(failed)
+            raise placed(failed)
 
     async def map(
         self,
@@ -157,9 +154,9 @@ class Client:
         refusal that may pass is waited out. Options are those of `submit`, for every job (a `key` makes
         little sense here). Leaving the loop early leaves the jobs that are under way to run.
         """
-        stream, chosen = Stream(self._session, outstanding), _options(options)
-        codec = self._codec
-        async for batch in stream.batches(self._each(stream, exec, payloads, chosen)):
+        stream, chosen = Stream(self.session, outstanding), options_of(options)
+        codec = self.codec
+        async for batch in stream.batches(self.maker.each(stream, exec, payloads, chosen)):
             for call in batch:
                 yield outcome_of(call, codec)
 
@@ -174,7 +171,7 @@ class Client:
             raw = b""
         if len(raw) != ID_BYTES:
             raise JobUnknown(job_id=job_id)
-        return known_job(self._session, raw)
+        return known_job(self.session, raw)
 
     async def result(self, job_id: str, timeout: float | None = None) -> Outcome:
         """How a job ended: `job(job_id).result(timeout)`."""
@@ -183,38 +180,8 @@ class Client:
     async def status(self) -> Status:
         """The leader's status: what is queued, in flight, dead, per exec too. Raises RequestUnknown when no
         answer came."""
-        (answer,) = await self._session.ask("status")
+        (answer,) = await self.session.ask("status")
         return _decode_status(answer)
-
-    # -- inside
-
-    def _job(self, kind: type[JobT], exec: str, payload: bytes, options: Options) -> JobT:
-        subject = self._execs.subject_of(exec)
-        header, encoded = header_and_payload(options, payload, self._codec)
-        return kind(self._session, subject, encoded, header)
-
-    def _many(self, stream: Stream, items: Iterable[Item]) -> Iterator[Call]:
-        for position, item in enumerate(items):
-            try:
-                options = _options(item[2]) if len(item) > 2 else DEFAULTS
-                job = self._job(ManyJob, item[0], item[1], options)
-            except RollmqError as error:
-                yield refused(ManyJob(self._session, b"", b"", position=position), error)
-                continue
-            job.position, job.is_patient, job.stream = position, True, stream
-            yield job
-
-    def _each(self, stream: Stream, exec: str, payloads: Iterable[bytes], options: Options) -> Iterator[Call]:
-        subject, codec = self._execs.subject_of(exec), self._codec
-        for position, payload in enumerate(payloads):
-            try:
-                header, encoded = header_and_payload(options, payload, codec)
-            except RollmqError as error:
-                yield refused(MapCall(subject, b"", position=position), error)
-                continue
-            call = MapCall(subject, encoded, header, position=position, is_patient=True)
-            call.stream = stream
-            yield call
 
 
 class ClientMulti:
@@ -280,13 +247,3 @@ def _check_profile(profile: ClientProfile) -> None:
         raise ValueError(f"these options make no client: {error}") from error
     if profile.patience_us <= 0:
         raise ValueError("patience is more than 0 seconds")
-
-
-def _options(given: Mapping[str, Any] | SubmitOptions) -> Options:
-    return Options(**given) if given else DEFAULTS
-
-
-def _placed(call: Call) -> RollmqError:
-    assert call.error is not None
-    call.error.position = call.position  # type: ignore[attr-defined]
-    return call.error

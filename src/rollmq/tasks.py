@@ -14,11 +14,13 @@ they are read is in library/task_types, how jobs travel in client and worker.
 
 import asyncio
 import copy
+import os
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
+from rollmq import sync
 from rollmq.client import Client
 from rollmq.errors import ArgumentsWrong, ResultWrong, TaskFailed, TaskProblem
 from rollmq.library.call import Outcome as Ended
@@ -32,7 +34,7 @@ from rollmq.library.submit_options import SubmitOptions
 from rollmq.library.task_types import CONTENT_TYPE, TaskTypes
 from rollmq.worker import Worker
 
-__all__ = ["App", "Task", "TaskJob", "current_job"]
+__all__ = ["App", "SyncTaskJob", "Task", "TaskJob", "current_job"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,6 +86,34 @@ class TaskJob(Generic[R]):
         return f"<TaskJob {self.id} {self._task.name}>"
 
 
+class SyncTaskJob(Generic[R]):
+    """A task that was submitted without an event loop; usable from any thread. See TaskJob."""
+
+    def __init__(self, job: sync.Job, task: "Task[..., Any, R]") -> None:
+        self.job = job
+        self._task = task
+
+    @property
+    def id(self) -> str:
+        """32 hex digits."""
+        return self.job.id
+
+    def value(self, timeout: float | None = None) -> R:
+        """Wait for what the task returns. Raises as TaskJob.value does."""
+        return self._task.value_of(self.job.result(timeout))
+
+    def result(self, timeout: float | None = None) -> Ended:
+        """Wait for the job's outcome, whatever it is."""
+        return self.job.result(timeout)
+
+    def cancel(self, why: str = "") -> None:
+        """End the job as cancelled."""
+        self.job.cancel(why)
+
+    def __repr__(self) -> str:
+        return f"<SyncTaskJob {self.id} {self._task.name}>"
+
+
 class Task(Generic[P, C, R]):
     """A function of an app. Calling it just calls the function."""
 
@@ -129,6 +159,12 @@ class Task(Generic[P, C, R]):
         payload = self.types.payload_of(args, kwargs)
         client = await self.app.client()
         return TaskJob(await client.submit(self.name, payload, **self._submit_options()), self)
+
+    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncTaskJob[R]:
+        """The same without an event loop: from any thread, also in prefork servers. It blocks."""
+        payload = self.types.payload_of(args, kwargs)
+        job = self.app.client_sync().submit(self.name, payload, **self._submit_options())
+        return SyncTaskJob(job, self)
 
     def value_of(self, outcome: Ended) -> R:
         """The value in an outcome of one of its jobs. Raises TaskFailed and ResultWrong."""
@@ -222,6 +258,8 @@ class App:
         self.stand_in: Any = None
         """What takes the place of every client of this app: a queue of rollmq.testing."""
         self._token = token
+        self._sync_clients: dict[int, sync.Client] = {}
+        """By process: what was used before a fork is of no use behind it."""
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Kept] = (
             weakref.WeakKeyDictionary()
         )
@@ -305,8 +343,17 @@ class App:
             kept = self._clients[loop] = _Kept(client, loop.create_task(_keep(client)))
         return kept.client
 
+    def client_sync(self) -> sync.Client:
+        """The client of this process for `submit_sync`. It is closed when the process ends."""
+        client = self._sync_clients.get(os.getpid())
+        if client is None:
+            # One that loses the race against another thread is never used, so it never connects.
+            made = sync.Client(self.servers, client_id=self.client_id, token=self._token, codec=self.codec)
+            client = self._sync_clients.setdefault(os.getpid(), made)
+        return client
+
     async def close(self) -> None:
-        """Close the running loop's client, if there is one."""
+        """Close the running loop's client, if there is one. That of `submit_sync` is not."""
         kept = self._clients.pop(asyncio.get_running_loop(), None)
         if kept is not None:
             kept.keeper.cancel()

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from rollmq.core.leader import Leader
 from rollmq.core.raft_messages import PeerMessage
-from rollmq.core.raft_ready import ReadLines, Ready, Role, Write
-from rollmq.errors import EntriesGone
+from rollmq.core.raft_ready import ReadChunk, ReadLines, Ready, Role, SnapshotFacts, Write, WriteChunk
+from rollmq.errors import EntriesGone, SnapshotRefused
 from rollmq.node.assembling import assemble, rebuild
+from rollmq.store.layout import snapshot_name
 from rollmq.store.opening import Recovered
 from rollmq.store.store import Store
 from tests.groupsim.oracle import GroupOracle, Witness
+from tests.groupsim.swarm import GroupSwarm
 from tests.groupsim.upkeep import GroupUpkeep
 from tests.sim.door import SimDoor
 from tests.sim.net import Link
@@ -34,10 +36,12 @@ class GroupNode(SimNode):
     """One machine of a group, and the node process on it while it runs."""
 
     oracle: Witness
+    swarm: GroupSwarm
 
     def __init__(self, group: "Group", name: str, node_id: str) -> None:
         super().__init__(group.world, Witness(group.oracle), group.swarm)
         self.group = group
+        self.oracle.is_eager = group.swarm.is_eager
         self.name = name
         self.node_id = node_id
         self.disk_random = Random(f"disk/{group.world.seed}/{name}")
@@ -144,6 +148,7 @@ class GroupNode(SimNode):
             chance=self.world.random.random,
             jitter=self.world.random.random,
             now_us=self.mono_us,
+            is_eager=self.swarm.is_eager,
         )
         log = self.replica.raft.log
         self.world.say(self.name, f"is up: {log.last_index} entries, {log.applied_index} surely committed")
@@ -241,6 +246,16 @@ class GroupNode(SimNode):
             self.group.peers.send(message)
         for request in ready.reads:
             self.do("read", partial(self._read, request), self.turn)
+        for asked in ready.chunk_reads:
+            self.later(self.world.between(LOAD_US), partial(self._read_chunk, asked))
+        if ready.chunk is not None:
+            self.do(
+                "chunk", partial(self.store.write_chunk, ready.chunk), partial(self._has_chunk, ready.chunk)
+            )
+        if ready.install is not None:
+            self.do(
+                "install", partial(self._install, ready.install), partial(self._load_installed, ready.install)
+            )
         is_leader = ready.role is Role.LEADER
         if is_leader and ready.role_changed:
             self.world.say(self.name, f"leads in term {ready.term}")
@@ -330,6 +345,47 @@ class GroupNode(SimNode):
             lines = []
         self.set_time()
         self.replica.raft.lines_read(request, lines)
+
+    # -- snapshots of other nodes
+
+    def _read_chunk(self, request: ReadChunk) -> None:
+        """A piece of this node's snapshot for a follower."""
+        data = self.store.read_chunk(request.snapshot.last_index, request.offset, request.bytes_max)
+        self.set_time()
+        self.replica.raft.chunk_read(request, data)
+        self.turn()
+
+    def _has_chunk(self, chunk: WriteChunk) -> None:
+        self.set_time()
+        self.replica.raft.chunk_written(chunk)
+        self.turn()
+
+    def _install(self, facts: SnapshotFacts) -> None:
+        self.oracle.installing = facts.last_index
+        try:
+            self.store.install(facts)
+        except SnapshotRefused as error:
+            raise Violation(f"P8: {self.name} received another snapshot than was sent: {error}") from error
+        self.oracle.installed(facts.last_index)
+        self.law.has_file(
+            self, f"snapshot {facts.last_index}", self.disk.content(snapshot_name(facts.last_index))
+        )
+        self._sealed_index = facts.last_index
+
+    def _load_installed(self, facts: SnapshotFacts) -> None:
+        self.later(self.world.between(LOAD_US), partial(self._installed, facts))
+
+    def _installed(self, facts: SnapshotFacts) -> None:
+        machine = rebuild(self.store, facts.last_index)
+        self.law.has_state(self, machine)
+        self.set_time()
+        self.replica.installed(facts, machine)
+        self._is_rebuild_due = False
+        self._seen_index = facts.last_index
+        self.world.say(self.name, f"has installed a snapshot of {facts.last_index} entries")
+        self.oracle.counts["installed snapshots"] += 1
+        self.upkeep._tell_snapshot()
+        self.turn()
 
     def _seal_what_is_due(self) -> None:
         log, marker_index = self.replica.raft.log, self.replica.segment_first_index - 1

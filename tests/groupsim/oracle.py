@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rollmq.core.effects import AnyEffect
+from rollmq.core.effects import AnyEffect, Assigned
 from rollmq.core.events import Assign, Members
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
@@ -133,10 +133,14 @@ class Witness(Oracle):
         self.group = group
         self.lines, self.ledger, self.twin = group.lines, group.ledger, group.twin
         self.runs, self.accepted_told, self.counts = group.runs, group.accepted_told, group.counts
+        self.is_eager = False
+        """Assigns may be told before their commit (rule 3)."""
         self.on_disk: list[int] = []
         """Terms of the entries that this node has confirmed to have on disk, from entry 1 on."""
         self.vote = HardState()
         """Term and vote that are known to be on its disk."""
+        self.installing = 0
+        """The snapshot that is being put in place of the log; 0: none."""
         self.writing: Write | None = None
         """What may be on disk in part."""
 
@@ -152,6 +156,11 @@ class Witness(Oracle):
     def told(self, effect: AnyEffect) -> None:
         """P5, by this node's own commit index, which never runs ahead of the group's."""
         assert self.committed_index <= len(self.lines)
+        if self.is_eager and isinstance(effect, Assigned) and effect.index > self.committed_index:
+            if effect.job.enqueued_index > self.committed_index:
+                raise Violation(f"P5: {effect.event.job_id} is assigned early, and is itself not committed")
+            self.counts["told early"] += 1
+            return
         super().told(effect)
 
     def wrote(self, write: Write) -> None:
@@ -164,9 +173,17 @@ class Witness(Oracle):
             raise Violation(f"entry {write.first_index} is written after entry {len(self.on_disk)}")
         self.on_disk += [term_of(line) for line in write.lines]
 
+    def installed(self, index: int) -> None:
+        """A snapshot as of this entry is on disk in place of the log."""
+        self.installing = 0
+        self.on_disk = self.group.terms[:index]
+
     def found(self, name: str, terms: Sequence[int], vote: HardState) -> None:
         """What a recovery found: at least what was confirmed, and whatever else had arrived."""
         write, self.writing = self.writing, None
+        installing, self.installing = self.installing, 0
+        if installing and len(terms) == installing:
+            self.installed(installing)
         kept_count = len(self.on_disk)
         if write is not None and write.truncate_from is not None:
             kept_count = min(kept_count, write.truncate_from - 1)

@@ -27,8 +27,10 @@ def quiet_swarm(*, size: int = 3, jobs_max: int = 20) -> GroupSwarm:
 class Story(GroupRun):
     """A run in which the test decides what befalls whom."""
 
-    def __init__(self, name: str, *, size: int = 3, jobs_max: int = 20) -> None:
-        super().__init__(name, quiet_swarm(size=size, jobs_max=jobs_max), echo=None)
+    def __init__(self, name: str, *, size: int = 3, jobs_max: int = 20, is_eager: bool = False) -> None:
+        swarm = quiet_swarm(size=size, jobs_max=jobs_max)
+        swarm.is_eager = is_eager
+        super().__init__(name, swarm, echo=None)
         for node in self.group.nodes:
             node.boot()
 

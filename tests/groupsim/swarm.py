@@ -46,6 +46,7 @@ class GroupSwarm(Swarm):
     group: GroupFaults = field(default_factory=GroupFaults)
     reset_told: float = 0.7
     """That a peer hears of it when the process at the other end of a connection is gone."""
+    is_eager: bool = False
     minority_dead: float = 0.0
     """That a minority stays away until all jobs have ended."""
 
@@ -55,8 +56,8 @@ def draw_group(random: Random) -> GroupSwarm:
     one = draw(random)
     one.storm_us = random.choice([5, 10, 20, 40]) * SECOND_US
     _calm_the_traffic(one, random)
-    one.snapshot_every_entries = 1 << 30
-    one.keep_history_bytes = 1 << 40
+    one.snapshot_every_entries = random.choice([1, 20, 100, 1 << 30])
+    one.keep_history_bytes = random.choice([0, 20_000, 1 << 40])
     one.mark_every_us = random.choice([SECOND_US, 5 * SECOND_US, 20 * SECOND_US])
     one.raft = _raft(random)
     names = Swarm.__dataclass_fields__
@@ -67,6 +68,7 @@ def draw_group(random: Random) -> GroupSwarm:
         group=_group(random),
         reset_told=random.choice([0.0, 0.7, 1.0]),
         minority_dead=random.choice([0.0, 0.0, 1.0]),
+        is_eager=random.random() < 0.15,
     )
 
 

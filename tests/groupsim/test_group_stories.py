@@ -21,3 +21,16 @@ def test_a_client_finds_the_new_leader_when_the_node_it_was_sent_to_and_the_next
     story.run(60_000)
     assert story._what_is_open() == []
     story.end()
+
+
+def test_an_eager_assign_that_comes_before_the_workers_hello_is_answered_is_not_lost() -> None:
+    """Seed 325: it was given back and counted as sent, so the credit of its worker shrank to nothing."""
+    story = Story("eager", is_eager=True, jobs_max=60)
+    story.swarm.node.sync_us = (20_000, 60_000)
+    story.leader()
+    (worker,) = story.workers
+    for _ in range(20):
+        story.run(100)
+        worker.hang_up()
+    story.end()
+    assert story.oracle.counts["told early"]

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from rollmq.node.upkeep import name_snapshot
+from rollmq.store.layout import snapshot_name
 from tests.sim.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -27,6 +29,16 @@ class GroupUpkeep(Upkeep):
         if not self._is_folding and node.store.failure is None:
             log_us = leader.desk.now_us if leader is not None else node.replica.machine.last_at_us
             self._fold_what_is_due(log_us)
+
+    def _tell_snapshot(self) -> None:
+        name_snapshot(self.node.store, self.node.replica)
+
+    def _adopted(self) -> None:
+        super()._adopted()
+        snapshot = self.node.store.snapshot
+        assert snapshot is not None
+        content = self.node.disk.content(snapshot_name(snapshot.last_index))
+        self.node.law.has_file(self.node, f"snapshot {snapshot.last_index}", content)
 
     def _seal(self) -> None:
         self._is_sealing = False

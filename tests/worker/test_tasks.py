@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, assert_type
@@ -12,7 +13,8 @@ import pytest
 from rollmq.client import Client
 from rollmq.errors import ArgumentsWrong, HandlerProblem, ResultWrong, TaskFailed, TaskProblem
 from rollmq.tasks import App, current_job
-from tests.cli.running import running_node
+from tests.cli.running import clean_env, running_node
+from tests.house_rules import ROOT
 from tests.worker import shop
 from tests.worker.shop import Picture, Size, app
 
@@ -108,6 +110,44 @@ def test_options_of_the_task_and_of_the_call_reach_the_job(tmp_path: Path) -> No
         asyncio.run(main(node.server))
 
 
+def test_tasks_are_submitted_without_a_loop_too(tmp_path: Path) -> None:
+    def submit() -> None:
+        job = shop.resize.submit_sync("cat.png", width=300)
+        picture = job.value(SOON_S)
+        assert_type(picture, Picture)
+        assert picture == Picture("cat.png#small", 300)
+        assert job.result().ok
+        app.client_sync().close()
+
+    async def work(server: str) -> None:
+        async with open_shop(server):
+            await asyncio.to_thread(submit)
+            program = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", FORKS),
+                cwd=ROOT,
+                env=clean_env(ROLLMQ_SERVER=server),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            output, _ = await asyncio.wait_for(program.communicate(), SOON_S)
+            assert sorted(output.split()) == [b"child:7.0", b"parent:3.0"]
+
+    with running_node(tmp_path / "state") as node:
+        asyncio.run(work(node.server))
+
+
+FORKS = """
+import os
+from tests.worker.shop import total
+before = total.submit_sync(1, 2)
+pid = os.fork()
+if pid == 0:
+    print(f"child:{total.submit_sync(3, 4).value(60)}", flush=True)
+else:
+    os.waitpid(pid, 0)
+    print(f"parent:{before.value(60)}", flush=True)
+"""
+
+
 def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
     app.servers = "127.0.0.1:1"
 
@@ -117,6 +157,8 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None
             await wrong.submit("cat.png", width="wide")
         with pytest.raises(ArgumentsWrong, match="missing a required argument: 'width'"):
             await wrong.submit("cat.png")
+        with pytest.raises(ArgumentsWrong, match="unexpected keyword argument 'height'"):
+            wrong.submit_sync("cat.png", 1, height=2)
 
     asyncio.run(main())
 

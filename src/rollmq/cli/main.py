@@ -13,8 +13,10 @@ import click
 from rollmq import __version__
 from rollmq.cli.control import cancel, drain, pause, resume, seal
 from rollmq.cli.dlq import dlq
+from rollmq.cli.history import history
 from rollmq.cli.jobs import explain, jobs
 from rollmq.cli.log import log
+from rollmq.cli.members import members
 from rollmq.cli.parties import clients, settings, workers
 from rollmq.cli.serve import serve
 from rollmq.cli.status import status
@@ -103,4 +105,6 @@ main.add_command(workers)
 main.add_command(clients)
 main.add_command(settings)
 main.add_command(seal)
+main.add_command(members)
 main.add_command(log)
+main.add_command(history)

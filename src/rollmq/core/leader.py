@@ -55,10 +55,14 @@ class Leader:
         """The first leader of a new group says who is in it and what the settings are."""
         desk = self.desk
         if desk.machine.members is None:
-            members = [Member(node_id) for node_id in node_ids]
-            desk.decide(Members(desk.next_index, desk.term, desk.now_us, group, members))
+            self.set_members(group, [Member(node_id) for node_id in node_ids])
         if not desk.machine.is_settled:
             desk.decide(Settings(desk.next_index, desk.term, desk.now_us))
+
+    def set_members(self, group: str, members: list[Member]) -> None:
+        """From this entry on these are the members."""
+        desk = self.desk
+        desk.decide(Members(desk.next_index, desk.term, desk.now_us, group, members))
 
     def tick(self, now_us: int) -> None:
         """Carry out what is due. Call it often; a quiet tick is a few comparisons per worker."""

@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rollmq.core import regroup
 from rollmq.core.ahead import Ahead, events_of
 from rollmq.core.effects import AnyEffect, Assigned
-from rollmq.core.events import AnyEvent, SnapshotMarker
+from rollmq.core.events import AnyEvent, Member, SnapshotMarker
 from rollmq.core.leader import Leader, SegmentFacts
 from rollmq.core.line import LineDamaged, decode_line
 from rollmq.core.log_time import LogTime
@@ -21,7 +22,7 @@ from rollmq.core.raft_messages import AppendEntries, PeerMessage
 from rollmq.core.raft_ready import Ready, Role, SnapshotFacts, Write
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.errors import ReplicaDiverged
-from rollmq.limits import APPLIES_PER_TURN, TURN_GAP_MAX_US
+from rollmq.limits import APPLIES_PER_TURN, ASSIGNS_PER_TURN, TURN_GAP_MAX_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class Replica:
         self._waiting: deque[AnyEffect] = deque()
         self._is_eager = is_eager
         self._early: list[AnyEffect] = []
+        self._is_all_handed_out = False
+        """No job that could be handed out was left by the last `ready`, a leader's."""
         self._is_rebuilding = False
         self._ahead = Ahead()
         self._applied_in_turn = 0
@@ -126,11 +129,37 @@ class Replica:
         if self.leader is None or self._log_time is None:
             return
         self.leader.tick(self.leader.desk.now_us)
+        members = regroup.next_change(self.raft, self.members)
+        if members is not None:
+            self.set_members(members)
         segment_bytes = self._segment.byte_count
         if self.leader.is_marker_due(
             segment_first_index=self._segment.first_index, segment_bytes=segment_bytes
         ):
             self.mark()
+
+    # -- members
+
+    @property
+    def members(self) -> list[Member]:
+        """As the machine knows them: on a leader, as decided."""
+        return self.machine.members.members if self.machine.members is not None else []
+
+    def set_members(self, members: list[Member]) -> None:
+        """These are the members from now on; `regroup` made the list, after asking whether it may."""
+        assert self.leader is not None
+        assert self.raft.members_problem is None
+        self._take_lines(self.leader)
+        self.leader.set_members(self._group, members)
+        self._take_lines(self.leader)
+        self._members_decided()
+
+    def _members_decided(self) -> None:
+        """Pitfall 33: in force from when the entry is in the log."""
+        members = self.machine.members
+        assert members is not None
+        if members.index > self.raft.log.membership.index:
+            self.raft.members_proposed(members.index, configuration_of(members))
 
     def mark(self) -> None:
         """End the segment now: by time, by size, or because an operator said so."""
@@ -150,8 +179,7 @@ class Replica:
         self._follow_role()
         if self.leader is not None:
             self.leader.intake.is_overloaded = not self.raft.can_propose
-            if self.raft.can_propose:
-                self.leader.schedule()
+            self._is_all_handed_out = not self.raft.can_propose or self.leader.schedule() < ASSIGNS_PER_TURN
             self._take_lines(self.leader)
         ready = self.raft.ready()
         needs_rebuild = False
@@ -163,6 +191,15 @@ class Replica:
         if ready is not None or self.machine.last_index < self.raft.commit_index:
             self._apply_committed()
         return Work(ready, self._release(), needs_rebuild, self._is_unfinished)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this leader has decided nothing since `ready`, which handed out all that could be handed
+        out: then `ready` would say nothing new, and a host may save the call."""
+        leader = self.leader
+        if leader is None or not self._is_all_handed_out:
+            return False
+        return not leader.desk.lines and not leader.desk.effects
 
     @property
     def _is_unfinished(self) -> bool:
@@ -263,6 +300,7 @@ class Replica:
         leader.found_group(group=self._group, node_ids=self._founders)
         self._take_lines(leader)
         self.leader = leader
+        self._members_decided()
 
     def _step_down(self) -> None:
         """Whatever this leader wanted to say may come to nothing: it is not said."""

@@ -72,8 +72,8 @@ class ClientCore(Dialog):
 
     @property
     def has_room(self) -> bool:
-        """Whether another submit may be made. A host that ignores it only uses up memory."""
-        return self._submits.has_room
+        """Whether another submit may be made; also when it would be refused at once."""
+        return self._submits.has_room or self.is_closed or self.fatal is not None
 
     @property
     def unanswered_count(self) -> int:

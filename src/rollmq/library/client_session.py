@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from rollmq import limits
@@ -89,10 +90,16 @@ class ClientSession:
     async def room(self) -> None:
         """Wait until another submit may be made."""
         loop = self.check()
-        while not self.core.has_room and not self.core.is_closed:
+        while not self.core.has_room:
             waiter = loop.create_future()
             self._for_room.append(waiter)
             await waiter
+
+    def when_room(self, then: Callable[[], None]) -> None:
+        """The same for those who do not await. When the client is closed meanwhile it is called too."""
+        waiter = self.check().create_future()
+        waiter.add_done_callback(lambda _: then())
+        self._for_room.append(waiter)
 
     # -- inside
 

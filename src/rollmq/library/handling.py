@@ -96,7 +96,7 @@ def outcome_of_result(result: object) -> Outcome:
 
 def outcome_of_error(error: BaseException) -> Outcome:
     """What a handler raised."""
-    message = clean_text(str(error), limits.ERROR_TEXT_CHARS_MAX)
+    message = clean_text(_text_of(error), limits.ERROR_TEXT_CHARS_MAX)
     error_type = clean_text(type(error).__name__, ERROR_TYPE_CHARS_MAX)
     if isinstance(error, Snooze):
         return Outcome(what="snooze", after_us=error.after_us, error_type=error_type, error_message=message)
@@ -135,6 +135,13 @@ def outcome_of_stop(held: HeldJob, *, is_leaving: bool) -> Outcome:
 def clean_text(text: str, chars_max: int) -> str:
     """A text that can be encoded and is not too long."""
     return text[:chars_max].encode("utf-8", "replace").decode()
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as another:
+        return f"its text cannot be had: {type(another).__name__}"
 
 
 def _detail_of(error: BaseException) -> bytes:

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from rollmq.errors import CodecFailed, RollmqError
-from rollmq.library.call import ACCEPTED, ENDED, GONE, REFUSED, UNKNOWN, Call, Outcome
-from rollmq.library.client_job import Job, decode_outcome
+from rollmq.library.call import ENDED, GONE, UNKNOWN, Call, Outcome
+from rollmq.library.client_job import decode_outcome
 from rollmq.library.client_session import ClientSession
 from rollmq.library.payload_codec import Codec
 
@@ -75,38 +75,6 @@ class Stream:
             else:
                 self._ready.append(call)
         return True
-
-
-class ManyJob(Job):
-    """A job of `submit_many`."""
-
-    __slots__ = ("stream",)
-    stream: Stream | None
-
-    def moved(self) -> None:
-        """Called by the core."""
-        stream, self.stream = self.stream, None
-        if stream is not None:
-            stream.through(self)
-        super().moved()
-
-
-class MapCall(Call):
-    """A submit of `map`: only its end is of interest."""
-
-    __slots__ = ("stream",)
-    stream: Stream
-
-    def moved(self) -> None:
-        """Called by the core."""
-        if self.state != ACCEPTED:
-            self.stream.through(self)
-
-
-def refused(call: Call, error: RollmqError) -> Call:
-    """A call that never gets as far as a node."""
-    call.state, call.error = REFUSED, error
-    return call
 
 
 def outcome_of(call: Call, codec: Codec | None) -> Outcome:

@@ -60,6 +60,7 @@ class WorkerThread:
         self._progress_bytes = 0
         """Of progress that waits in the mail. Two threads may change it at once: it is a bound, no count."""
         self._was_ready = False
+        self._told_problems = ""
         self._thread = threading.Thread(target=self._main, name="rollmq-connection", daemon=True)
         self._is_hurried = False
         self._give_up_at_us: int | None = None
@@ -153,6 +154,8 @@ class WorkerThread:
         core.tick(monotonic_us())
         self._take_stops()
         self._link.flush_soon()
+        if not core.is_ready:
+            self._tell_problems()
         if core.is_draining and not core.held and self._give_up_at_us is None:
             patience_s = HURRY_S if self._is_hurried else CONFIRM_S
             self._give_up_at_us = core.now_us + int(patience_s * 1e6)
@@ -220,7 +223,16 @@ class WorkerThread:
             _log.warning("event=node_complained text=%s", complaint)
         if core.is_ready != self._was_ready:
             self._was_ready = core.is_ready
+            self._told_problems = ""
             if core.is_ready:
                 _log.info("event=worker_connected server=%s held=%d", core.server, len(core.held))
             else:
                 _log.warning("event=worker_disconnected reason=%s", core.trouble)
+
+    def _tell_problems(self) -> None:
+        """Why there is no connection, each time that it is for another reason."""
+        found = self._link.route.problems.items()
+        problems = "; ".join(f"{server}: {problem}" for server, problem in found)
+        if problems and problems != self._told_problems:
+            self._told_problems = problems
+            _log.warning("event=worker_not_connected problems=%s", problems)

@@ -12,7 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from rollmq.core import regroup
+from rollmq.core.events import Member
 from rollmq.core.leader import Leader
+from rollmq.core.operate import Refusal
 from rollmq.core.raft_messages import PeerMessage
 from rollmq.core.raft_ready import Ready, Role, Write
 from rollmq.limits import TURN_GAP_MAX_US, UNSENT_BYTES_ALL_MAX
@@ -29,6 +32,7 @@ from rollmq.node.rebuilding import Rebuilder
 from rollmq.node.starting import Started, mono_us, wall_us
 from rollmq.node.store_thread import StoreThread
 from rollmq.node.upkeep import Upkeep
+from rollmq.wire.error_codes import ErrorCode
 from rollmq.wire.message import Frame
 from rollmq.wire.peer_headers import LeaderHelloHeader
 
@@ -218,10 +222,51 @@ class ClusterNode:
             disk_free_bytes=self.upkeep.disk.free_bytes,
             fold_failures_count=self.upkeep.fold_failures_in_row,
             fold_failure=self.upkeep.fold_failure,
+            addresses=self.peers.addresses(),
+            behind=self._behind(),
+            asking=self.peers.asking,
+            regroup=self._regroup,
             drain_worker=self.door.drain_worker,
             stop=self._on_stop,
             mark=self._mark,
         )
+
+    def _behind(self) -> dict[str, int]:
+        raft = self.replica.raft
+        leadership, last_index = raft.leadership, raft.log.last_index
+        if leadership is None:
+            return {}
+        found = {self.node_id: 0}
+        for node_id in raft.log.membership.current.all:
+            progress = leadership.progress(node_id)
+            if progress is not None and leadership.hears(node_id, raft.now_us):
+                found[node_id] = last_index - progress.match_index
+        return found
+
+    def _regroup(self, what: str, node: str, replaces: str) -> Refusal | None:
+        """An operator changes who is a member."""
+        raft, members = self.replica.raft, self.replica.members
+        node_id, old_id = self.peers.find(node), self.peers.find(replaces)
+        changed: list[Member] | Refusal
+        is_member = node_id in {member.node_id for member in members}
+        if is_member != (what == "remove") and node_id in self.peers.addresses():
+            return None  # As it is already: a command that was repeated after a change of leader.
+        if what == "remove":
+            changed = regroup.remove(raft, members, node_id)
+        elif node_id not in self.peers.asking:
+            text = (
+                f"no new node {node} has said hello: start it with --peers that name a member. Nothing was "
+            )
+            changed = Refusal(ErrorCode.BAD_COMMAND, f"{text}changed.")
+        elif what == "replace" and not old_id:
+            changed = Refusal(ErrorCode.BAD_COMMAND, f"no member {replaces}. Nothing was changed.")
+        else:
+            changed = regroup.add(raft, members, node_id, replaces=old_id if what == "replace" else "")
+        if isinstance(changed, Refusal):
+            return changed
+        self._log("members_changed", what=what, node=node_id, replaces=old_id)
+        self.replica.set_members(changed)
+        return None
 
     def _mark(self) -> bool:
         leader = self.leader
@@ -254,6 +299,8 @@ class ClusterNode:
             if raft is not None:
                 self._do(raft)
             door.tell(work.effects)
+            if replica.is_settled:
+                break
         if work.is_unfinished:
             self.begin_turn()
         if replica.is_rebuilding:

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rollmq import limits
+from rollmq.core.effects import Assigned
 from rollmq.core.events import Fence
 from rollmq.errors import ProtocolError
 from rollmq.wire.codec import HEAD, LENGTH_MIN, FrameDecoder
@@ -56,6 +57,7 @@ class Conn:
         "decoder",
         "done_seq",
         "door",
+        "early",
         "hello_index",
         "is_greeted",
         "late_seqs",
@@ -92,6 +94,8 @@ class Conn:
         """The log's end when it said hello: assigns up to here were decided for an earlier connection."""
         self.assigned_seq = 0
         self.acks: deque[SentAck] = deque()
+        self.early: list[Assigned] = []
+        """Eager assigns (rule 3) that came before the hello was answered: the worker gets them after that."""
         self.done_seq = 0
         """Acks up to this one are committed and not yet confirmed; 0 is none."""
         self.late_seqs: list[int] = []

@@ -379,6 +379,8 @@ class Door:
             self.strangers_count -= 1
             conn.liveness.ready(self.host.mono_us())
             conn.decoder.frame_bytes_max = conn.session.frame_bytes_max
+            early, conn.early = conn.early, []
+            self.tell(early)
 
     # -- clients
 

@@ -82,9 +82,15 @@ class Peers:
         """Where a node is reached, as it says itself."""
         return self._addresses.get(node_id)
 
-    def id_at(self, address: str) -> str | None:
-        """Who was met at this address."""
-        return next((each for each, where in self._addresses.items() if where == address), None)
+    def addresses(self) -> dict[str, str]:
+        """Where each node is that was met, and this one."""
+        return {**self._addresses, self.me.node_id: self.me.address}
+
+    def find(self, text: str) -> str:
+        """The id of the node that an operator means by an id or an address; the text itself if none is met
+        there. A new node at an address beats an old one that was there."""
+        where = [*self.asking.items(), *self.addresses().items()]
+        return next((node_id for node_id, address in where if address == text), text)
 
     def unreached(self) -> list[tuple[str, str]]:
         """(address, why) of the peers to which there is no connection."""

@@ -192,6 +192,17 @@ def _marker(ask: Ask) -> None:
     _say(ask, Done(int(ask.node.mark())))
 
 
+def _members_change(name: str) -> Callable[[Ask], None]:
+    def run(ask: Ask) -> None:
+        arguments: q.MemberArguments = ask.arguments
+        regroup = ask.node.regroup
+        assert regroup is not None, "a leader is of a group"
+        refusal = regroup(name, arguments.node, arguments.replaces)
+        _say(ask, refusal if refusal is not None else Done(1))
+
+    return run
+
+
 def _pipeline_confirm(ask: Ask) -> None:
     arguments: q.PipelineConfirmArguments = ask.arguments
     ask.leader.operate.confirm_pipeline(arguments.name, arguments.index, to=ask.to)
@@ -213,6 +224,9 @@ QUERIES: Final[Mapping[str, QueryRow]] = {
     "drain": QueryRow(q.DrainArguments, _drain, q.DoneReply, is_command=True),
     "execs": QueryRow(q.PageArguments, _execs, q.ExecsPage),
     "members": QueryRow(q.NoArguments, _members, q.MembersReply),
+    "members_add": QueryRow(q.MemberArguments, _members_change("add"), q.DoneReply, is_command=True),
+    "members_remove": QueryRow(q.MemberArguments, _members_change("remove"), q.DoneReply, is_command=True),
+    "members_replace": QueryRow(q.MemberArguments, _members_change("replace"), q.DoneReply, is_command=True),
     "settings": QueryRow(q.NoArguments, _settings, dict),
     "settings_set": QueryRow(q.SettingsSetArguments, _settings_set, q.DoneReply, is_command=True),
     "marker": QueryRow(q.NoArguments, _marker, q.DoneReply, is_command=True),

@@ -1,7 +1,7 @@
 """The node and its queues at a glance: what `status`, `members` and `settings` answer. It reads only."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -9,6 +9,7 @@ from rollmq import __version__
 from rollmq.core.events import Settings
 from rollmq.core.leader import Leader
 from rollmq.core.machine import Machine
+from rollmq.core.operate import Refusal
 from rollmq.core.queues import ExecQueue
 from rollmq.limits import QUERY_ROWS_MAX
 from rollmq.wire import query as q
@@ -47,6 +48,14 @@ class NodeFacts:
     fold_failure: str = ""
     problems: tuple[str, ...] = ()
     """What else an operator should know."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Where each node is, by its id."""
+    behind: Mapping[str, int] = field(default_factory=dict)
+    """On a leader: how many entries each member that answers has not confirmed."""
+    asking: Mapping[str, str] = field(default_factory=dict)
+    """New nodes that ask to be members, and where they are."""
+    regroup: Callable[[str, str, str], Refusal | None] | None = None
+    """Carry out members_add, members_remove or members_replace; null where there is no group."""
     drain_worker: Callable[[str], bool]
     """Ask a connected worker to finish what runs and hand back the rest; whether it is there."""
     stop: Callable[[str], None]
@@ -74,7 +83,7 @@ def status(node: NodeFacts, leader: Leader | None) -> q.Status:
         finished=counts.finished if counts is not None else None,
         workers=len(leader.desk.scheduler.workers) if leader is not None else None,
         clients=counts.clients if counts is not None else None,
-        members=members_of(machine),
+        members=members_of(machine, node),
         execs=_execs(machine),
         execs_count=len(machine.queues.execs) if machine is not None and machine.queues is not None else 0,
         queued_bytes=machine.queued_bytes if machine is not None else None,
@@ -132,16 +141,27 @@ def _warnings(node: NodeFacts) -> list[str]:
     return found
 
 
-def members_of(machine: Machine | None) -> list[q.MemberStatus]:
+def members_of(machine: Machine | None, node: NodeFacts) -> list[q.MemberStatus]:
     """Who is in the group, as the log says."""
     if machine is None or machine.members is None:
         return []
-    return [q.MemberStatus(member.node_id, member.voter) for member in machine.members.members]
+    return [
+        q.MemberStatus(
+            member.node_id,
+            member.voter,
+            node.addresses.get(member.node_id, ""),
+            member.replaces,
+            node.behind.get(member.node_id),
+        )
+        for member in machine.members.members
+    ]
 
 
 def members(node: NodeFacts, leader: Leader) -> q.MembersReply:
-    """The group."""
-    return q.MembersReply(node.group, node.node_id, node.leader, members_of(leader.desk.machine))
+    """The group, and who wants to be in it."""
+    asking = tuple(q.MemberStatus(node_id, False, address) for node_id, address in node.asking.items())
+    known = members_of(leader.desk.machine, node)
+    return q.MembersReply(node.group, node.node_id, node.leader, known, asking)
 
 
 def settings_of(settings: Settings) -> dict[str, int]:

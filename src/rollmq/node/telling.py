@@ -134,6 +134,9 @@ class Teller:
         conn = self._door.workers.get(event.worker_id)
         if conn is None or event.index <= conn.hello_index:
             return
+        if not conn.is_greeted:
+            conn.early.append(effect)
+            return
         fence = (event.term, event.index)
         if not conn.session.may_send(MsgType.ASSIGN_JOB):
             self._door.give_back(event.worker_id, event.job_id, fence, DRAINED)

@@ -130,6 +130,16 @@ class JobNotInHistory(HistoryError):
         )
 
 
+class NotInHistory(HistoryError):
+    """The tables do not reach there."""
+
+    def __init__(self, *, what: str, until: str) -> None:
+        super().__init__(
+            f"{what} is not in the tables, which go up to {until}. "
+            f"To take what is newer, run rollmq history build."
+        )
+
+
 class BadQuery(HistoryError):
     """The statement could not be run. Nothing was changed."""
 

@@ -131,6 +131,15 @@ class DrainArguments(Arguments, frozen=True):
     """For people."""
 
 
+class MemberArguments(Arguments, frozen=True):
+    """Which node is to be a member, or no longer."""
+
+    node: Filter
+    """Its id, or the host:port at which it is."""
+    replaces: Filter = ""
+    """Of `members_replace`: who goes once the new one votes; an id or host:port."""
+
+
 class PipelineConfirmArguments(Arguments, frozen=True):
     """How much history a pipeline has taken."""
 
@@ -169,6 +178,13 @@ class MemberStatus(Reply, frozen=True):
     """32 hex digits."""
     voter: bool
     """False: a learner that does not count yet."""
+    address: str = ""
+    """host:port at which it is, as far as the node that answers knows."""
+    replaces: str = ""
+    """Who is removed once it votes."""
+    behind: int | None = None
+    """Entries that the leader has and it has not confirmed; null: it does not answer, or the leader did not
+    say."""
 
 
 class Status(Reply, frozen=True, kw_only=True):
@@ -392,6 +408,8 @@ class MembersReply(Reply, frozen=True):
     """host:port of the leader."""
     members: list[MemberStatus]
     """All of them."""
+    asking: tuple[MemberStatus, ...] = ()
+    """New nodes that wait to become members."""
 
 
 class DoneReply(Reply, frozen=True):

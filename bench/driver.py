@@ -1,0 +1,59 @@
+"""The real client and the real worker as processes: what a user of the library gets.
+
+python -m bench.driver client PORT JOBS OUTSTANDING      prints jobs per second, submit to outcome
+python -m bench.driver worker PORT [HANDS]               until it is ended
+"""
+
+import asyncio
+import signal
+import sys
+import time
+from typing import Final
+
+import uvloop
+
+from rollmq import Client, Worker
+from rollmq.library.job import Job
+
+EXEC: Final = "resize"
+PAYLOAD: Final = b"p" * 100
+HANDS: Final = 512
+
+
+async def client(port: int, jobs: int, outstanding: int) -> float:
+    """Jobs per second."""
+    async with Client(f"127.0.0.1:{port}") as client:
+        await client.status()  # connected: the clock starts with the first submit
+        payloads = (PAYLOAD for _ in range(jobs))
+        began = time.perf_counter()
+        count = 0
+        async for outcome in client.map(EXEC, payloads, outstanding=outstanding):
+            assert outcome.ok, outcome
+            count += 1
+        assert count == jobs
+        return jobs / (time.perf_counter() - began)
+
+
+async def worker(port: int, hands: int) -> None:
+    """Until it is ended."""
+    worker = Worker(f"127.0.0.1:{port}", worker_id="w1", hands=hands, credit=2 * hands)
+
+    @worker.handler(EXEC)
+    async def resize(job: Job) -> bytes:
+        return job.payload[:16]
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    print("ready", flush=True)
+    await worker.run()
+
+
+def main(role: str, port: int, *rest: str) -> None:
+    """One of the two."""
+    if role == "worker":
+        uvloop.run(worker(port, int(rest[0]) if rest else HANDS))
+    else:
+        print(f"{uvloop.run(client(port, int(rest[0]), int(rest[1]))):.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,69 @@
+"""What `rollmq history` says of a run and of an audit. It runs nothing."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from rollmq.cli.describe import one_line
+
+if TYPE_CHECKING:
+    from rollmq.pipeline.auditing import AuditReport
+    from rollmq.pipeline.runs import Report
+
+
+def report_json(report: "Report") -> dict[str, Any]:
+    """A run, for programs."""
+    return {
+        "run": report.run,
+        "read": report.read,
+        "rejected": report.rejected,
+        "written": report.written,
+        "ranges": report.ranges,
+        "missing": [asdict(hole) for hole in report.holes],
+        "reached": {
+            name: {"bronze_index": each.bronze_index, "silver_index": each.silver_index, "at_us": each.at_us}
+            for name, each in report.reached.items()
+        },
+    }
+
+
+def print_report(report: "Report", confirmed: int | None) -> None:
+    """What a run read, wrote and rejected."""
+    for group, (first, last) in sorted(report.ranges.items()):
+        click.echo(f"read group {group}: entries {first:,} to {last:,}")
+    if not report.ranges:
+        click.echo("nothing new to read")
+    for name, count in report.written.items():
+        click.echo(f"  {name:<12} {count:>12,} rows")
+    for hole in report.holes:
+        click.echo(
+            f"stopped: group {hole.group}: entries {hole.first:,} to {hole.last:,} are missing. They may be "
+            f"shipped later; to go on without them: --skip-missing",
+            err=True,
+        )
+    if report.rejected:
+        click.echo(f"rejected: {report.rejected:,} rows; see the table rejects", err=True)
+    if confirmed is not None:
+        click.echo(f"confirmed up to entry {confirmed:,}")
+
+
+def print_audit(report: "AuditReport") -> None:
+    """What was proved, or what was found."""
+    click.echo(f"{report.events:,} events, {report.jobs:,} jobs")
+    if not report.violations:
+        for line in report.proved:
+            click.echo(f"  proved  {line}")
+        if report.receipts_undecided:
+            click.echo(
+                f"  open    {report.receipts_undecided:,} receipts are newer than the history that was taken"
+            )
+        return
+    console = Console(stderr=True, soft_wrap=True)
+    for promise, count in report.by_promise.items():
+        console.print(f"  {escape(promise):<7} {count:,} violations")
+    for row in report.first:
+        where = f"{row['group'] or '-'}:{row['index'] or '-'}"
+        console.print(escape(f"    {row['promise']} {where} {row['job_id'] or ''} {one_line(row['what'])}"))

@@ -1,0 +1,139 @@
+"""`rollmq history`, from one command to the next, on one warehouse."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from rollmq.cli.main import main
+from rollmq.pipeline import session
+from tests.docs_examples import GROUP, JOB
+from tests.pipeline.archives import lines_of, story, write_segments
+from tests.pipeline.test_audit import change, story_of
+
+Rollmq = Callable[..., Result]
+
+
+class SharedSpark:
+    """What the commands start: the one Spark that all tests have."""
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+
+    def __call__(self, **_options: Any) -> "SharedSpark":
+        return self
+
+    def __enter__(self) -> "SharedSpark":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """It goes on."""
+
+
+@pytest.fixture
+def rollmq(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rollmq:
+    monkeypatch.setattr(session, "SparkRun", SharedSpark(spark))
+
+    def run(*words: str, stdin: str = "") -> Result:
+        return CliRunner().invoke(
+            main, ["history", *words, "--warehouse", str(tmp_path / "warehouse")], input=stdin
+        )
+
+    return run
+
+
+def test_the_commands_tell_one_story(rollmq: Rollmq, tmp_path: Path) -> None:
+    story(tmp_path / "archive")
+    first = rollmq("ingest", "--source", str(tmp_path / "archive"), "--json")
+    assert first.exit_code == 0, first.output
+    assert json.loads(first.stdout)["ranges"] == {GROUP: [1, 28]}
+    built = rollmq("build")
+    assert built.exit_code == 0, built.output
+    assert "jobs_closed" in built.stdout
+
+    life = rollmq("job", JOB)
+    assert [line.split()[3] for line in life.stdout.splitlines()][-3:] == ["redrive", "assign", "ack"]
+    assert rollmq("job", "f" * 32).exit_code == 1
+
+    then = rollmq("at", "--index", "15", "--json")
+    assert json.loads(then.stdout)["queues"] == [
+        {"group": GROUP, "exec": "image.resize", "queued": 0, "inflight": 1, "dead": 0}
+    ]
+    by_time = rollmq("at", "--time", "2025-11-18T18:30:20", "--json")
+    assert json.loads(by_time.stdout)["as_of"] == {GROUP: 16}
+    assert json.loads(by_time.stdout)["queues"][0]["dead"] == 1
+    assert rollmq("at", "--index", "99").exit_code == 1
+    assert rollmq("at").exit_code == 2
+
+    statement = "select state, count(*) n from jobs group by state order by state"
+    assert rollmq("sql", statement, "--csv").stdout.splitlines() == [
+        "state,n", "cancelled,1", "dead,1", "done,1", "dropped,1",
+    ]  # fmt: skip
+    target = tmp_path / "rows.parquet"
+    assert rollmq("sql", statement, "--parquet", str(target)).exit_code == 0
+    assert pq.read_table(target).num_rows == 4
+    shell = rollmq("sql", "--json", stdin="select 1 a;\nselect nothing;\nselect\n 2 b;")
+    assert shell.stdout.splitlines() == ['{"a": 1}', '{"b": 2}']
+    assert "nothing" in shell.stderr
+    assert rollmq("sql", "select nothing").exit_code == 1
+
+    audit = rollmq("audit", "--source", str(tmp_path / "archive"))
+    assert audit.exit_code == 0, audit.output
+    assert "proved  P1 every one of 3 accepted jobs" in audit.stdout
+
+
+def test_what_is_rejected_missing_or_violated_is_told_and_is_an_exit_code(
+    rollmq: Rollmq, tmp_path: Path
+) -> None:
+    lines = lines_of(change(story_of(), 15, attempt=7))
+    (path,) = write_segments(tmp_path / "archive", lines)
+    path.write_bytes(path.read_bytes().replace(b"cat.png", b"dog.png", 1))
+    built = rollmq("build", "--source", str(tmp_path / "archive"))
+    assert built.exit_code == 1
+    assert "rejected: 1 rows" in built.stderr
+    audit = rollmq("audit")
+    assert audit.exit_code == 1
+    assert "attempt 7 where" in audit.stderr
+    assert "whole" in audit.stderr
+
+
+def test_a_hole_stops_the_run_before_it_until_it_is_skipped(rollmq: Rollmq, tmp_path: Path) -> None:
+    path = story(tmp_path / "archive")
+    moved = path.with_name("events-0000000000000003-0000000000000030.jsonl")
+    path.rename(moved)
+    found = rollmq("build", "--source", str(tmp_path / "archive"))
+    assert found.exit_code == 1
+    assert "entries 1 to 2 are missing" in found.stderr
+    assert "nothing new to read" in found.stdout
+
+
+def test_without_the_extra_every_command_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(session.metadata, "version", missing)
+    for words in (["build"], ["job", JOB], ["at", "--index", "1"], ["audit"], ["sql", "select 1"]):
+        found = CliRunner().invoke(main, ["history", *words])
+        assert found.exit_code == 1
+        assert "pip install 'rollmq[spark]'" in found.stderr
+
+
+def test_another_spark_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.metadata, "version", lambda _name: "3.5.1")
+    found = CliRunner().invoke(main, ["history", "build"])
+    assert found.exit_code == 1
+    assert "pyspark 3.5.1 is installed" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["ingest"], ["watch"], ["build", "--confirm", "x"], ["at", "--time", "soon"], ["build", "--conf", "x"]],
+)
+def test_a_command_that_cannot_be_meant_is_wrong_usage(words: list[str]) -> None:
+    assert CliRunner().invoke(main, ["history", *words], env={"ROLLMQ_SERVER": ""}).exit_code == 2
