@@ -55,6 +55,11 @@ def test_status_for_people_shows_queues_and_who_leads(node: RunningNode) -> None
     assert "1 voting member" in output
 
 
+def test_a_node_alone_says_that_it_is_ready_once_it_leads(node: RunningNode) -> None:
+    events = [line.split("event=")[1].split()[0] for line in node.lines if "event=" in line]
+    assert "role=leader" in node.lines[events.index("ready") - 1]
+
+
 def test_status_of_several_servers_says_who_does_not_answer(node: RunningNode) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound and not listening: it refuses, and nobody else can take it

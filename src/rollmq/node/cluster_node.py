@@ -394,7 +394,7 @@ class ClusterNode:
     def hand_over(self) -> bool:
         """Let another node lead, if there is one that can. Whether that has begun."""
         raft = self.replica.raft
-        if raft.role is not Role.LEADER or raft.log.membership.current.voters <= {self.node_id}:
+        if raft.role is not Role.LEADER or self.is_alone:
             return False
         problem = raft.transfer()
         self._log(
@@ -402,6 +402,11 @@ class ClusterNode:
         )
         self.begin_turn()
         return problem is None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else votes."""
+        return self.replica.raft.log.membership.current.voters <= {self.node_id}
 
     @property
     def is_leading(self) -> bool:

@@ -83,6 +83,11 @@ class Stop:
         self.failure = self.failure or failure
         self.ask(f"{type(failure).__name__}")
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody has asked."""
+        return self._asked.is_set()
+
     async def wait(self) -> None:
         """Until somebody asks."""
         await self._asked.wait()
@@ -180,7 +185,9 @@ async def _run(options: ServeOptions, opened: OpenedState, started: Started | No
         on_failure=stop.fail,
     )
     way_in.door = node.door
-    log("ready", address=options.address, node=node.node_id, version=__version__)
+    await _until_it_leads(node, stop)
+    if not stop.is_asked:
+        log("ready", address=options.address, node=node.node_id, version=__version__)
     await stop.wait()
     server.close()
     if stop.failure is None:
@@ -191,6 +198,13 @@ async def _run(options: ServeOptions, opened: OpenedState, started: Started | No
         raise stop.failure
     node.close()
     log("stopped", reason=stop.why)
+
+
+async def _until_it_leads(node: ClusterNode, stop: Stop) -> None:
+    """A node alone is ready once it leads, some milliseconds after it was opened: a script that waits for
+    that must not be told of a candidate. In a group nobody can say how long an election takes."""
+    while node.is_alone and not stop.is_asked and not (node.is_leading and node.is_quiet):
+        await asyncio.sleep(QUIET_LOOK_S)
 
 
 async def _form(
