@@ -19,7 +19,7 @@ from rollmq.errors import (
     StoreFailed,
 )
 from rollmq.store import layout
-from rollmq.store.disk import OsDisk
+from rollmq.store.disk import GuardedDisk, OsDisk
 from rollmq.store.opening import StoreOptions
 from rollmq.store.store import Store
 from tests.sim.sim_disk import SimDisk
@@ -119,6 +119,18 @@ def test_a_failure_at_any_call_stops_the_store_and_loses_nothing_acknowledged() 
         assert lines_of(recovered) == log.lines[: recovered.last_index]
 
 
+def test_a_file_is_given_back_after_a_failure_without_failing_again() -> None:
+    """Whoever cleans up behind the first failure shall not meet it a second time and report that instead."""
+    sim = SimDisk()
+    disk = GuardedDisk(sim)
+    disk.make_folder("wal")
+    file = disk.open("wal/x", "create")
+    disk.failure = StoreFailed(path="wal/y", operation="write", reason="No space left", is_full=True)
+    file.close()
+    with pytest.raises(StoreFailed):
+        disk.open("wal/z", "create")
+
+
 def test_a_full_disk_stops_the_store_and_is_named() -> None:
     disk, log = SimDisk(), LogMaker()
     store = filled_store(disk, [log.enqueues(3)])
@@ -178,7 +190,7 @@ def test_a_directory_serves_one_process_at_a_time_and_names_it(tmp_path: Path) -
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib\n"
-        "from rollmq.store.disk import OsDisk\n"
+        "from rollmq.store.disk import GuardedDisk, OsDisk\n"
         "disk = OsDisk(pathlib.Path(sys.argv[1]))\n"
         "assert disk.lock('lock', 'child') is None\n"
         "print('locked', flush=True)\n"

@@ -41,7 +41,10 @@ class Lane:
         self.has_timer = False
 
     def append(self, job: Job) -> None:
-        """To the end."""
+        """To the end: it came not before those that stand there, although its time may say so. A leader that
+        fell may have ended their delays, or raised them, by a clock that was ahead of the next leader's."""
+        if self.tail is not None and job.since_us < self.tail.since_us:
+            job.since_us = self.tail.since_us
         self._link(job, self.tail)
 
     def give_back(self, job: Job) -> None:

@@ -291,6 +291,11 @@ class GuardedFile:
         return self._file.size_bytes()
 
     def close(self) -> None:
+        if self._disk.failure is not None:
+            # Known already, and told by whoever met it first: this only gives the file back.
+            with contextlib.suppress(OSError):
+                self._file.close()
+            return
         # On a network file system a failed write may show only here.
         self._change("close", self._file.close)
 
