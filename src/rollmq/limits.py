@@ -212,6 +212,8 @@ QUERY_LOOKS_MAX: Final = 20_000
 # Clocks
 CLOCK_GAP_SLEWED_MAX_US: Final = 10_000_000
 """A wall clock ahead of log time by up to this is approached smoothly; beyond it somebody must agree."""
+CLOCK_OFF_MAX_US: Final = 30_000_000
+"""A leader whose wall clock is further from those of a majority hands over: delays and expiries are by it."""
 
 # Markers
 MARKER_EVERY_US: Final = 60_000_000

@@ -31,6 +31,8 @@ class Member:
         self.lines: list[bytes] = []
         self.told: list[AnyEffect] = []
         self.rebuilt_count = 0
+        self.wall_offset_us = 0
+        """How wrong its wall clock is."""
         raft = RaftCore(
             node_id=node_id,
             voters=frozenset(node_ids),
@@ -103,13 +105,18 @@ class Trio:
         for _ in range(milliseconds * 1000 // STEP_US):
             self.now_us += STEP_US
             arriving, self.flying = self.flying, []
-            for member in self.members.values():
-                member.replica.set_time(mono_us=self.now_us, wall_us=WALL_US + self.now_us)
-                for message in arriving:
-                    if message.target == member.node_id and self._is_linked(message):
-                        member.replica.step(message)
-                member.replica.tick()
-                self.flying += member.turn()
+            for member in list(self.members.values()):
+                self.flying += self.serve(member, arriving)
+
+    def serve(self, member: Member, arriving: list[PeerMessage]) -> list[PeerMessage]:
+        """One turn of one member; what it sends."""
+        wall_us = WALL_US + self.now_us + member.wall_offset_us
+        member.replica.set_time(mono_us=self.now_us, wall_us=wall_us)
+        for message in arriving:
+            if message.target == member.node_id and self._is_linked(message):
+                member.replica.step(message)
+        member.replica.tick()
+        return member.turn()
 
     def _is_linked(self, message: PeerMessage) -> bool:
         return not {message.source, message.target} & self.cut_off

@@ -30,7 +30,8 @@ class Accepted(Effect, frozen=True):
 
 
 class Refused(Effect, frozen=True):
-    """To the submitter. Nothing was changed, unless `is_unknown`: then nothing can be told."""
+    """To the submitter. Nothing was changed, unless `is_unknown`: then nothing can be told. It waits for a
+    read index: only who still leads knows that no copy of it was accepted elsewhere (rule 3)."""
 
     to: object
     job_id: str
@@ -87,6 +88,8 @@ class Answer(Effect, frozen=True):
 
     to: object
     value: object
+    is_read: bool = True
+    """It says what the state is, so it waits until a majority confirmed that this node still leads."""
 
 
 AnyEffect: TypeAlias = Accepted | Refused | Assigned | Ended | AttemptVoid | AskedBack | AckDone | Answer

@@ -38,6 +38,10 @@ class LogTime:
         self._note_gap(wall_us)
         return self._log_us
 
+    def is_far_behind(self, wall_us: int) -> bool:
+        """Whether log time would have to step to get there."""
+        return wall_us - self._log_us > CLOCK_GAP_SLEWED_MAX_US
+
     def step(self, wall_us: int) -> None:
         """A majority's clocks, or an operator, say that the wall clock is right."""
         self._log_us = max(self._log_us, wall_us)

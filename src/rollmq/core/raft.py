@@ -220,12 +220,19 @@ class RaftCore(Candidacy):
             self._outbox.send(answer)
 
     def tell_counts(self, index: int, counts: bytes) -> None:
-        """From now on answers carry this digest of the state's counts at the marker `index` (rule 5)."""
+        """From now on answers to heartbeats carry this digest of the state's counts at the marker `index`,
+        which is committed (rule 5)."""
         self._following.counts = (index, counts)
 
     def refuse_marker(self, index: int) -> None:
-        """The segment that this marker ends is another one here: nothing from it on is confirmed (rule 5)."""
-        self._following.refused_index = index
+        """The segment that this marker ends is another one here: it is taken out of the log again, and the
+        leader is told so (rule 5). Call it in the turn in which it came, before anything of it is written."""
+        self._following.refuse(index)
+
+    @property
+    def overruled_index(self) -> int:
+        """A marker that was refused here and is committed in the group; 0: none."""
+        return self._following.overruled_index
 
     # Replication: a leader's side
 

@@ -18,6 +18,7 @@ class Following:
         "_verified_index",
         "contradictions_count",
         "counts",
+        "overruled_index",
         "refused_index",
         "term",
         "wall_us",
@@ -32,10 +33,12 @@ class Following:
         self.wall_us = 0
         """This node's wall clock, told in answers."""
         self.refused_index = 0
-        """A marker whose segment is not the same here: from there on nothing is confirmed. 0 = none."""
+        """A marker whose segment is another one here: it is not in our log, nor what follows it. 0 = none."""
+        self.overruled_index = 0
+        """A marker that was refused here and that the group has committed: this log is not the group's."""
         self._verified_index = 0
-        """Our log equals the leader's up to here, as its requests have shown. Only grows: in its own
-        term a leader never overwrites."""
+        """Our log equals the leader's up to here, as its requests have shown. In its own term a leader never
+        overwrites, so it grows, unless a marker is refused."""
         self._unconfirmed: AppendEntries | None = None
         """The latest request whose lines are here but not on disk: its answer waits for them."""
         self.contradictions_count = 0
@@ -45,8 +48,17 @@ class Following:
         """The next term's: nothing of its leader's log is known yet."""
         following = Following(node_id=self._node_id, term=term, log=self._log)
         following.counts, following.wall_us = self.counts, self.wall_us
-        following.refused_index = self.refused_index
         return following
+
+    def refuse(self, index: int) -> None:
+        """Take this marker out again, and what follows: no line of it is confirmed or written yet (rule 5).
+
+        Another leader may never have had it, so it is forgotten with the term.
+        """
+        self.refused_index = index
+        if index <= self._log.last_index:
+            self._log.cut(index)
+        self._verified_index = min(self._verified_index, index - 1)
 
     def replaced_by_snapshot(self, index: int) -> None:
         """The log was replaced by this leader's snapshot: equal up to there."""
@@ -57,6 +69,9 @@ class Following:
     def take(self, request: AppendEntries) -> AppendResp | None:
         """Bring the log in line with the request. Returns the answer, None when it must wait for the disk."""
         log = self._log
+        if 0 < self.refused_index <= request.commit_index:
+            self.overruled_index = self.refused_index
+            return None
         first_index = request.prev_index + 1
         last_index = request.prev_index + len(request.lines)
         if request.prev_index < log.commit_index:
@@ -99,8 +114,6 @@ class Following:
         """Delete from the first entry that conflicts, and only then; add what is not here (pitfall 18)."""
         if index <= self._log.last_index:
             self._log.cut(index)
-            if index <= self.refused_index:
-                self.refused_index = 0
         self._log.append_runs(request.lines[index - request.prev_index - 1 :], request.term_runs)
 
     def _assert_same_at_commit(self, request: AppendEntries, last_index: int) -> None:
@@ -130,11 +143,10 @@ class Following:
         )
 
     def _confirmation(self, request: AppendEntries, match_index: int) -> AppendResp:
-        counts_index, counts = self.counts
-        if 0 < self.refused_index <= match_index:
-            match_index = (
-                self.refused_index - 1
-            )  # Rule 5: a marker over other bytes gets no majority from us.
+        if request.lines:
+            counts_index, counts, wall_us = 0, b"", 0  # Heartbeats are often enough for these.
+        else:
+            (counts_index, counts), wall_us = self.counts, self.wall_us
         return AppendResp(
             self._node_id,
             request.source,
@@ -146,5 +158,5 @@ class Following:
             counts_index=counts_index,
             counts=counts,
             refused_index=self.refused_index,
-            wall_us=self.wall_us,
+            wall_us=wall_us,
         )

@@ -22,6 +22,7 @@ class Progress:
 
     __slots__ = (
         "counts_index",
+        "differs_index",
         "heard_us",
         "inflight",
         "inflight_bytes",
@@ -60,7 +61,9 @@ class Progress:
         self.round = 0
         """The newest heartbeat round that it answered in this term."""
         self.refused_index = 0
-        """A marker over other bytes than its own; 0 = none."""
+        """A marker over other bytes than its own, which it did not take; 0 = none."""
+        self.differs_index = 0
+        """A marker at which its counts are not those of a majority; 0 = none. It is told so."""
         self.counts_index = 0
         """The newest marker whose counts it told."""
         self.wall_gap_us: int | None = None
@@ -68,7 +71,7 @@ class Progress:
 
     def has_room(self, settings: RaftSettings) -> bool:
         """Whether one more message with lines may be sent now."""
-        if self.reading is not None or self.needs_snapshot:
+        if self.reading is not None or self.needs_snapshot or 0 < self.refused_index <= self.next_index:
             return False
         if self.is_probing:
             return not self.is_probe_sent
@@ -341,6 +344,7 @@ class Leadership:
             prev_term=prev_term or 0,
             commit_index=self._log.commit_index,
             round=self.round,
+            differs_index=progress.differs_index,
         )
 
     def _ask_for_lines(self, progress: Progress) -> None:
@@ -445,7 +449,8 @@ class Leadership:
             progress.round = answer.round
         if answer.ok:
             progress.refused_index = answer.refused_index
-            progress.wall_gap_us = answer.wall_us - wall_us if answer.wall_us else None
+            if answer.wall_us:
+                progress.wall_gap_us = answer.wall_us - wall_us
             if answer.counts_index > progress.counts_index:
                 progress.counts_index = answer.counts_index
                 self.counts_told.append((answer.source, answer.counts_index, answer.counts))

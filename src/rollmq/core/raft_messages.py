@@ -57,6 +57,8 @@ class AppendEntries(Message, frozen=True, gc=False):
     """The very bytes of the log, each with its newline. Never changed after the message is made."""
     round: int = 0
     """Echoed by the answer: which of the leader's heartbeat rounds it confirms (for read index)."""
+    differs_index: int = 0
+    """A marker at which the target's counts are not those of a majority (rule 5): it must stop. 0 = none."""
 
 
 class AppendResp(Message, frozen=True, gc=False):
@@ -77,13 +79,15 @@ class AppendResp(Message, frozen=True, gc=False):
     """Refused: the term of hint_index in the sender's log."""
     round: int = 0
     counts_index: int = 0
-    """Which marker `counts` belongs to; 0 = none. Filled by the host, the core only carries it."""
+    """Which marker `counts` belongs to; 0 = none. Filled by the host, the core only carries it, and in
+    answers to heartbeats only: these come often enough."""
     counts: bytes = b""
     """Digest of the counts of the state at that marker (rule 5): replicas must agree."""
     refused_index: int = 0
-    """A marker whose segment digest differs from the sender's (rule 5); 0 = none. Filled by the host."""
+    """A marker whose segment digest differs from the sender's (rule 5), which did not take it; 0 = none."""
     wall_us: int = 0
-    """The sender's wall clock, 0 = not told: larger steps of log time need a majority's clocks (rule 2)."""
+    """The sender's wall clock, 0 = not told: larger steps of log time need a majority's clocks (rule 2).
+    In answers to heartbeats."""
 
 
 class InstallSnapshot(Message, frozen=True, gc=False):

@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rollmq.core import regroup
+from rollmq.core import clocks, regroup
+from rollmq.core.agreement import Agreement
 from rollmq.core.ahead import Ahead, events_of
-from rollmq.core.effects import AnyEffect, Assigned
+from rollmq.core.effects import Answer, AnyEffect, Assigned, Refused
 from rollmq.core.events import AnyEvent, Member, SnapshotMarker
 from rollmq.core.leader import Leader, SegmentFacts
 from rollmq.core.line import LineDamaged, decode_line
@@ -19,7 +20,7 @@ from rollmq.core.machine import Machine
 from rollmq.core.members import configuration_of
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_messages import AppendEntries, PeerMessage
-from rollmq.core.raft_ready import Ready, Role, SnapshotFacts, Write
+from rollmq.core.raft_ready import ReadTicket, Ready, Role, SnapshotFacts, Write
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.errors import ReplicaDiverged
 from rollmq.limits import APPLIES_PER_TURN, ASSIGNS_PER_TURN, TURN_GAP_MAX_US
@@ -69,7 +70,8 @@ class Replica:
         self._log_time: LogTime | None = None
         self._led_until_us = 0
         """Log time as of this node's last term: its queues have been moved that far."""
-        self._waiting: deque[AnyEffect] = deque()
+        self._waiting: deque[AnyEffect | ReadTicket] = deque()
+        """In the order of their indexes; what stands behind a ticket waits for that read index too."""
         self._is_eager = is_eager
         self._early: list[AnyEffect] = []
         self._is_all_handed_out = False
@@ -79,10 +81,14 @@ class Replica:
         self._applied_in_turn = 0
         self._waits_for_lines = False
         """What is to be applied next is being read from the store."""
+        self.offered_to: str | None = None
+        """The node to which this one, as a leader, offered its office because of its clock; for the log."""
         self.damaged_count = 0
         """Messages of peers with a line that was not what its sender said: dropped, and sent again."""
         self._mono_us = 0
         self._wall_us = 0
+        self.agreement = Agreement()
+        self._clocks = clocks.Clocks()
 
     @property
     def segment_first_index(self) -> int:
@@ -102,6 +108,7 @@ class Replica:
         """
         gap_us = mono_us - self._mono_us
         self._mono_us, self._wall_us = mono_us, wall_us
+        self.raft.wall_us = wall_us
         self._before_raft()
         self.raft.tick(mono_us)
         self._after_raft()
@@ -111,7 +118,11 @@ class Replica:
                 self.leader.liveness.was_deaf(gap_us)
 
     def step_time(self) -> None:
-        """A majority's clocks, or an operator, say that the wall clock is right: log time goes there at once.
+        """An operator says that the wall clock is right: log time goes there at once."""
+        self._step_to(self._wall_us)
+
+    def _step_to(self, wall_us: int) -> None:
+        """A majority's clocks, or an operator, say that it is so late.
 
         Delays and expiries follow. Workers and handlers have not slept meanwhile: what is left of their time,
         and of their silence, stays as it was.
@@ -120,7 +131,7 @@ class Replica:
         assert self._log_time is not None
         desk = self.leader.desk
         before_us = desk.now_us
-        self._log_time.step(self._wall_us)
+        self._log_time.step(wall_us)
         desk.set_time(self._log_time.read(mono_us=self._mono_us, wall_us=self._wall_us))
         self.leader.liveness.time_stepped(desk.now_us - before_us)
 
@@ -128,6 +139,9 @@ class Replica:
         """Carry out what is due at the leader, and end the segment if it is time. A few times a second."""
         if self.leader is None or self._log_time is None:
             return
+        self.agreement.judge(self.raft)
+        if self._clocks.is_due(self._mono_us):
+            self._look_at_clocks(self._log_time)
         self.leader.tick(self.leader.desk.now_us)
         members = regroup.next_change(self.raft, self.members)
         if members is not None:
@@ -137,6 +151,13 @@ class Replica:
             segment_first_index=self._segment.first_index, segment_bytes=segment_bytes
         ):
             self.mark()
+
+    def _look_at_clocks(self, log_time: LogTime) -> None:
+        """Step log time if a majority's clocks allow it; hand over if this clock is the wrong one."""
+        agreed_us = clocks.step_us(self.raft) if log_time.step_wanted_us else None
+        if agreed_us is not None and log_time.is_far_behind(agreed_us):
+            self._step_to(agreed_us)
+        self.offered_to = self._clocks.hand_over(self.raft, self._mono_us) or self.offered_to
 
     # -- members
 
@@ -172,6 +193,7 @@ class Replica:
         assert len(marker) == 1
         segment.add(marker[0])
         self.raft.propose(marker)
+        self.agreement.counted(self.machine.last_index, self.machine.counts())
 
     def ready(self) -> Work:
         """What there is to do. Call it after each turn's inputs, and again after `persisted`."""
@@ -190,6 +212,7 @@ class Replica:
                 self._step_down()
         if ready is not None or self.machine.last_index < self.raft.commit_index:
             self._apply_committed()
+            self.agreement.tell(self.raft)
         return Work(ready, self._release(), needs_rebuild, self._is_unfinished)
 
     @property
@@ -231,8 +254,18 @@ class Replica:
         self._before_raft()
         self.raft.step(message)
         self._after_raft()
-        if isinstance(message, AppendEntries) and events:
-            self._followed(message, events)
+        if isinstance(message, AppendEntries):
+            self._heed(message)
+            if events:
+                self._followed(message, events)
+
+    def _heed(self, message: AppendEntries) -> None:
+        """Rule 5: the group goes on without a replica that is another one than its own."""
+        if self.raft.overruled_index:
+            raise ReplicaDiverged(index=self.raft.overruled_index, what="the segment that this marker ends")
+        if message.source == self.raft.leader_id and self.agreement.has_counted(message.differs_index):
+            what = "the counts of the state as of this marker"
+            raise ReplicaDiverged(index=message.differs_index, what=what)
 
     def _followed(self, message: AppendEntries, events: list[AnyEvent]) -> None:
         """Raft has taken these lines, or has not: what they mean is kept for when they are committed."""
@@ -251,7 +284,7 @@ class Replica:
         A node that is far behind does not have these lines at hand; it looks when it applies the marker.
         """
         digest, log = self._segment, self.raft.log
-        if self._is_rebuilding or not log.held_index <= digest.next_index <= index:
+        if self._is_rebuilding or not log.held_index <= digest.next_index <= index <= log.last_index:
             return
         if log.cut_from is not None and log.cut_from < digest.next_index:
             return  # This machine holds what was cut in this very turn: it is about to be loaded anew.
@@ -320,6 +353,11 @@ class Replica:
             effects = leader.desk.take_effects()
             if self._is_eager:
                 effects = self._let_out_early(effects)
+            if any(_depends_on_leading(effect) for effect in effects):
+                # Section 8, rule 3: another one may lead by now, and have decided otherwise.
+                ticket = self.raft.request_read()
+                assert ticket is not None, "a leader whose noop is proposed may ask"
+                self._waiting.append(ticket)
             self._waiting.extend(effects)
 
     def _let_out_early(self, effects: list[AnyEffect]) -> list[AnyEffect]:
@@ -376,6 +414,9 @@ class Replica:
                     # What is committed here and what its leader had must be the same bytes.
                     raise ReplicaDiverged(index=event.index, what="the segment that this marker ends")
                 segment.add(lines[at])
+                apply(event)
+                self.agreement.counted(event.index, self.machine.counts())
+                continue
             apply(event)
         segment.add_block(b"".join(lines[begin:]), lines_count=len(lines) - begin)
 
@@ -386,6 +427,7 @@ class Replica:
         """
         self._step_down()
         self._ahead.cut(cut_from)
+        self.agreement.cut(cut_from)
         if self._is_rebuilding or cut_from > self.machine.last_index:
             return False
         self._is_rebuilding = True
@@ -423,6 +465,19 @@ class Replica:
         """The effects whose entries are committed."""
         waiting, commit_index = self._waiting, self.raft.commit_index
         released, self._early = self._early, []
-        while waiting and waiting[0].index <= commit_index:
-            released.append(waiting.popleft())
+        while waiting:
+            first = waiting[0]
+            if isinstance(first, ReadTicket):
+                if not self.raft.is_read_confirmed(first):
+                    break
+            elif first.index > commit_index:
+                break
+            else:
+                released.append(first)
+            waiting.popleft()
         return released
+
+
+def _depends_on_leading(effect: AnyEffect) -> bool:
+    """Whether it tells what the state is, and not only what is committed in it."""
+    return type(effect) is Refused or (type(effect) is Answer and effect.is_read)

@@ -85,6 +85,8 @@ class AppendEntriesHeader(PeerHeader, frozen=True):
     """Lines in the payload, each with its newline."""
     round: Number = 0
     """Heartbeat round; echoed by the answer."""
+    differs_index: Number = 0
+    """Marker at which the receiver's counts are not those of a majority: it must stop; 0 = none."""
 
 
 class AppendRespHeader(PeerHeader, frozen=True):

@@ -1,0 +1,102 @@
+"""Whether replicas agree: their segments at each marker, and the counts of their states behind it (rule 5).
+
+Every replica remembers what it counted at the newest markers. Followers tell theirs in answers to heartbeats
+once the marker is committed; the leader compares. Whoever differs from a majority stops: a follower is told
+so, and a leader that a majority contradicts, or whose marker a majority refuses, stops by itself.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from rollmq.core.events import Counts
+from rollmq.core.raft import RaftCore
+from rollmq.core.raft_election import quorum_of
+from rollmq.core.raft_leader import Leadership
+from rollmq.errors import ReplicaDiverged
+
+MARKERS_KEPT: Final = 64
+"""Whose counts are remembered: a follower that is further behind is compared at its next marker."""
+DIGEST_BYTES: Final = 16
+_encode = msgspec.json.Encoder().encode
+
+
+class Agreement:
+    """What one replica counted, and while it leads what the others told. It changes nothing."""
+
+    def __init__(self) -> None:
+        self._own: dict[int, bytes] = {}
+        """By marker, oldest first."""
+        self._told: dict[int, dict[str, bytes]] = {}
+        """By marker and follower, while this node leads in `_term`."""
+        self._term = 0
+        self._untold: list[int] = []
+        """Markers that were applied here and are not known to be committed."""
+        self.differing: dict[str, int] = {}
+        """Followers whose counts are not this leader's, and at which marker: for people."""
+
+    def counted(self, index: int, counts: Counts) -> None:
+        """The marker `index` was applied here."""
+        self._untold.append(index)
+        self._own[index] = hashlib.sha256(_encode(counts)).digest()[:DIGEST_BYTES]
+        while len(self._own) > MARKERS_KEPT:
+            del self._own[next(iter(self._own))]
+
+    def has_counted(self, index: int) -> bool:
+        """Whether this run of the node has applied the marker `index`, and remembers it."""
+        return index in self._own
+
+    def cut(self, index: int) -> None:
+        """Entries from here on came to nothing."""
+        self._untold = [at for at in self._untold if at < index]
+        for at in [at for at in self._own if at >= index]:
+            del self._own[at]
+
+    def tell(self, raft: RaftCore) -> None:
+        """Let answers carry what was counted at the newest marker that is committed: another one may yet be
+        cut, and a different marker stand in its place."""
+        while self._untold and self._untold[0] <= raft.commit_index:
+            index = self._untold.pop(0)
+            if index in self._own:
+                raft.tell_counts(index, self._own[index])
+
+    def judge(self, raft: RaftCore) -> None:
+        """As a leader: compare. Raises ReplicaDiverged when it is this node that differs."""
+        leadership = raft.leadership
+        if leadership is None:
+            return
+        refused_index = leadership.refused_marker()
+        if refused_index:
+            raise ReplicaDiverged(index=refused_index, what="the segment that this marker ends")
+        if self._term != leadership.term:
+            self._term = leadership.term
+            self._told.clear()
+            self.differing.clear()
+        told, leadership.counts_told = leadership.counts_told, []
+        for node_id, index, digest in told:
+            if index in self._own and index <= raft.commit_index:
+                self._told.setdefault(index, {})[node_id] = digest
+                self._compare(raft, leadership, index)
+        for index in [index for index in self._told if index not in self._own]:
+            del self._told[index]
+
+    def _compare(self, raft: RaftCore, leadership: Leadership, index: int) -> None:
+        voters = raft.log.membership.current.voters
+        told, own = self._told[index], self._own[index]
+        digests = [digest for node_id, digest in told.items() if node_id in voters]
+        quorum = quorum_of(len(voters))
+        if any(digests.count(digest) >= quorum for digest in digests if digest != own):
+            raise ReplicaDiverged(index=index, what="the counts of the state as of this marker")
+        is_majority = digests.count(own) + (raft.node_id in voters) >= quorum
+        for node_id, digest in told.items():
+            progress = leadership.progress(node_id)
+            if progress is None:
+                continue
+            if digest == own:
+                self.differing.pop(node_id, None)
+                progress.differs_index = 0
+            else:
+                self.differing[node_id] = index
+                # Without a majority nobody knows who is wrong: it is only shown to people.
+                progress.differs_index = index if is_majority else 0

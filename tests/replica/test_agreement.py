@@ -1,0 +1,178 @@
+"""Rule 5: a replica that is another one than the group's is found at the next marker, and stops."""
+
+from rollmq.core.raft_messages import PeerMessage
+from rollmq.core.raft_ready import Role
+from rollmq.errors import ReplicaDiverged
+from tests.replica.trio import Member, Trio
+
+
+class Stopping(Trio):
+    """A trio of which a node that differs stops, as its process would."""
+
+    def __init__(self, *, size: int = 3) -> None:
+        super().__init__(size=size)
+        self.stopped: dict[str, str] = {}
+
+    def serve(self, member: Member, arriving: list[PeerMessage]) -> list[PeerMessage]:
+        try:
+            return super().serve(member, arriving)
+        except ReplicaDiverged as error:
+            self.stopped[member.node_id] = str(error)
+            del self.members[member.node_id]
+            return []
+
+
+def led() -> tuple[Stopping, Member, list[Member]]:
+    trio = Stopping()
+    leader = trio.leader()
+    trio.submit(leader)
+    trio.run(500)
+    return trio, leader, [member for member in trio.members.values() if member is not leader]
+
+
+def change_a_line(member: Member) -> None:
+    """Its segment is another one from now on, as if its disk had given back other bytes."""
+    member.replica._segment.add_block(b"x", lines_count=0)
+
+
+def test_nobody_stops_while_all_agree() -> None:
+    trio, leader, followers = led()
+    leader.replica.mark()
+    trio.run(1_000)
+    assert trio.stopped == {}
+    assert leader.replica.agreement.differing == {}
+    marker = leader.replica.segment_first_index - 1
+    for follower in followers:
+        progress = leader.replica.raft.leadership.progress(follower.node_id)  # type: ignore[union-attr]
+        assert progress is not None
+        assert (progress.counts_index, progress.refused_index) == (marker, 0)
+
+
+def test_a_follower_with_another_segment_refuses_the_marker_and_stops_when_it_is_committed() -> None:
+    trio, leader, (odd, other) = led()
+    change_a_line(odd)
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    trio.run(1_000)
+    assert list(trio.stopped) == [odd.node_id]
+    assert f"the segment that this marker ends (entry {marker}) is not the same here" in trio.stopped[odd.node_id]
+    assert len(odd.lines) == marker - 1, "the marker never came to its disk"
+    job = trio.submit(leader)
+    trio.run(500)
+    assert job in leader.accepted()
+    assert other.replica.machine.last_index == leader.replica.machine.last_index
+
+
+def test_a_refuser_confirms_nothing_from_the_marker_on_and_says_which_it_refuses() -> None:
+    trio, leader, (odd, other) = led()
+    trio.cut_off = {other.node_id}
+    change_a_line(odd)
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    job = trio.submit(leader)
+    trio.run(400)
+    leadership = leader.replica.raft.leadership
+    assert leadership is not None
+    progress = leadership.progress(odd.node_id)
+    assert progress is not None
+    assert (progress.match_index, progress.refused_index) == (marker - 1, marker)
+    assert leader.replica.raft.commit_index == marker - 1
+    assert job not in leader.accepted()
+    assert trio.stopped == {}
+
+
+def test_a_leader_whose_marker_a_majority_refuses_stops_and_the_others_go_on_without_it() -> None:
+    trio, leader, followers = led()
+    change_a_line(leader)
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    trio.run(200)
+    assert list(trio.stopped) == [leader.node_id]
+    assert f"(entry {marker}) is not the same here as in the group" in trio.stopped[leader.node_id]
+    new = trio.leader()
+    assert new in followers
+    trio.run(500)
+    job = trio.submit(new)
+    new.replica.mark()
+    trio.run(1_000)
+    assert job in new.accepted()
+    assert len(trio.stopped) == 1
+    (rest,) = [member for member in followers if member is not new]
+    assert rest.lines == new.lines
+
+
+def test_what_was_refused_of_one_leader_is_no_reproach_to_the_next() -> None:
+    """The next leader may never have had that marker: another entry stands at its index, and commits."""
+    trio, leader, (odd, other) = led()
+    trio.cut_off = {other.node_id}
+    change_a_line(leader)
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    trio.run(100)
+    trio.cut_off = {leader.node_id}
+    new = trio.leader()
+    trio.run(2_000)
+    assert new.replica.raft.commit_index >= marker
+    assert trio.stopped == {}
+    assert odd.lines == other.lines
+
+
+def other_counts(member: Member) -> None:
+    """As a bug would: its state is not what its log says."""
+    member.replica.machine.no_ops += 1
+
+
+def test_a_follower_whose_state_differs_from_a_majoritys_is_told_so_and_stops() -> None:
+    trio, leader, (odd, _) = led()
+    other_counts(odd)
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    trio.run(1_000)
+    assert list(trio.stopped) == [odd.node_id]
+    assert f"the counts of the state as of this marker (entry {marker})" in trio.stopped[odd.node_id]
+    assert leader.replica.agreement.differing == {odd.node_id: marker}
+
+
+def test_a_leader_whose_state_differs_from_a_majoritys_stops() -> None:
+    trio, leader, followers = led()
+    other_counts(leader)
+    leader.replica.mark()
+    trio.run(1_000)
+    assert list(trio.stopped) == [leader.node_id]
+    assert "the counts of the state" in trio.stopped[leader.node_id]
+    assert trio.leader() in followers
+
+
+def test_without_a_majority_that_agrees_nobody_stops_and_it_is_shown() -> None:
+    """Of two that differ nobody knows who is wrong."""
+    trio, leader, (odd, other) = led()
+    trio.cut_off = {other.node_id}
+    other_counts(odd)
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    trio.run(1_000)
+    assert trio.stopped == {}
+    assert leader.replica.agreement.differing == {odd.node_id: marker}
+    trio.cut_off = set()
+    trio.run(1_000)
+    assert list(trio.stopped) == [odd.node_id], "the third one tells who it is"
+
+
+def test_counts_of_a_marker_that_is_not_committed_are_not_compared() -> None:
+    """Another marker may come to stand in its place."""
+    trio, old, (one, other) = led()
+    trio.cut_off = {old.node_id}
+    old.replica.mark()
+    marker = old.replica.segment_first_index - 1
+    assert old.replica.raft.role is Role.LEADER
+    new = trio.leader()
+    trio.run(300)
+    while new.replica.machine.last_index < marker - 1:
+        trio.submit(new)
+        trio.run(50)
+    new.replica.mark()
+    trio.cut_off = set()
+    trio.run(2_000)
+    assert trio.stopped == {}
+    assert one.lines == other.lines == old.lines
+
