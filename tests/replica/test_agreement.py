@@ -55,7 +55,10 @@ def test_a_follower_with_another_segment_refuses_the_marker_and_stops_when_it_is
     marker = leader.replica.segment_first_index - 1
     trio.run(1_000)
     assert list(trio.stopped) == [odd.node_id]
-    assert f"the segment that this marker ends (entry {marker}) is not the same here" in trio.stopped[odd.node_id]
+    assert (
+        f"the segment that this marker ends (entry {marker}) is not the same here"
+        in trio.stopped[odd.node_id]
+    )
     assert len(odd.lines) == marker - 1, "the marker never came to its disk"
     job = trio.submit(leader)
     trio.run(500)
@@ -175,4 +178,3 @@ def test_counts_of_a_marker_that_is_not_committed_are_not_compared() -> None:
     trio.run(2_000)
     assert trio.stopped == {}
     assert one.lines == other.lines == old.lines
-

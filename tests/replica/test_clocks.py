@@ -1,4 +1,4 @@
-"""Log time and wall clocks (rule 2): one clock moves nothing far, a majority's do, and a wrong one hands over."""
+"""Log time and wall clocks (rule 2): one clock moves nothing far, a majority's do, a wrong one hands over."""
 
 import pytest
 

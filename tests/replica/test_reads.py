@@ -1,4 +1,4 @@
-"""Answers and refusals wait for a read index: nobody is told what another leader may have changed (section 8)."""
+"""Answers and refusals wait for a read index (section 8): another leader may have changed what they say."""
 
 from rollmq.core.effects import Answer, Refused
 from rollmq.core.intake import Submit

@@ -127,6 +127,20 @@ def seal(node: OperatorConnection, as_json: bool) -> None:
     _command(node, "marker", {}, as_json, "the segment is sealed", "there was nothing new to seal")
 
 
+@click.command(
+    name="step-time",
+    epilog=f"""\b
+Examples:
+  rollmq step-time        after the clock of a node alone was set right, and `rollmq status` warns of it
+
+{CODES}""",
+)
+@asks_a_node
+def step_time(node: OperatorConnection, as_json: bool) -> None:
+    """Say that the clock of a node alone is right: log time goes there at once."""
+    _command(node, "step_time", {}, as_json, "log time was stepped", "log time follows the clock already")
+
+
 def _command(
     node: OperatorConnection,
     query: str,

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from rollmq import __version__
-from rollmq.cli.control import cancel, drain, pause, resume, seal
+from rollmq.cli.control import cancel, drain, pause, resume, seal, step_time
 from rollmq.cli.dlq import dlq
 from rollmq.cli.history import history
 from rollmq.cli.jobs import explain, jobs
@@ -105,6 +105,7 @@ main.add_command(workers)
 main.add_command(clients)
 main.add_command(settings)
 main.add_command(seal)
+main.add_command(step_time)
 main.add_command(members)
 main.add_command(log)
 main.add_command(history)

@@ -138,6 +138,7 @@ def serve(
             group=group,
             peers=tuple(_addresses(peers)),
             raft=raft,
+            is_alone=role == "leader",
             token=_token(token_file),
             is_eager=assign == "eager",
             store=store,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rollmq.errors.base import RollmqError as RollmqError
+from rollmq.errors.group import GroupOfSeveral as GroupOfSeveral
 from rollmq.errors.history import HistoryDamaged as HistoryDamaged
 from rollmq.errors.history import HistoryError as HistoryError
 from rollmq.errors.history import HistoryGap as HistoryGap
@@ -235,12 +236,16 @@ class NotAuthorized(OperatorError):
 class NoLeader(OperatorError):
     """The servers answer, and none of them leads. Nothing was changed."""
 
-    def __init__(self, *, servers: Sequence[str], term: int) -> None:
+    def __init__(self, *, servers: Sequence[str], term: int, why: str = "") -> None:
         self.servers = tuple(servers)
         self.term = term
+        self.why = why
+        """As the last of them said."""
+        said = f" It says: {why}." if why else ""
         super().__init__(
-            f"no leader: {', '.join(servers)} answered and know of none that does (term {term}). Nothing was "
-            f"changed. A group needs a majority of its nodes; an election takes about a second, so try again."
+            f"no leader: {', '.join(servers)} answered and know of none that does (term {term}).{said} Nothing "
+            f"was changed. A group needs a majority of its nodes; an election takes about a second, so try "
+            f"again."
         )
 
 

@@ -64,6 +64,8 @@ class Dialog:
         """Set once, for good: no node of this group will ever take us."""
         self.trouble = ""
         """Why the last connection ended, in words; for people."""
+        self.leaderless = ""
+        """Why nobody leads, as the last node said that knew of no leader; empty once one was found."""
         self.answer: HelloAnswerHeader | None = None
         """The last hello's answer."""
         self.group = ""
@@ -244,6 +246,7 @@ class Dialog:
             return
         self.group = self.group or answer.group
         self.answer = answer
+        self.leaderless = ""
         self.redirect_term = max(self.redirect_term, answer.term)
         self._liveness = _liveness_of(answer, self.now_us)
         self._learn_log_time(answer.log_at_us)
@@ -259,7 +262,9 @@ class Dialog:
         if header.term >= self.redirect_term:
             self.redirect = header.leader
             self.redirect_term = header.term
-        self.end("the node does not lead")
+        if header.leader is None:
+            self.leaderless = f"{self.server}: {header.why or 'no leader is known'}"
+        self.end(header.why or "the node does not lead")
 
     def _on_error(self, frame: Frame, header: ErrorHeader) -> None:
         why = f"{header.code}: {header.text}"

@@ -175,7 +175,7 @@ class OperatorConnection:
 
     def _follow(self, answer: "_NotLeader", server: Address, to_try: deque[Address], deadline: float) -> None:
         """Go where the answer points, if that is somewhere new; else on through the list."""
-        self._reasons[server] = NoLeader(servers=[server_text(server)], term=answer.term)
+        self._reasons[server] = NoLeader(servers=[server_text(server)], term=answer.term, why=answer.why)
         leader = _leader_of(answer)
         if leader is not None and leader != server:
             to_try.appendleft(leader)
@@ -224,6 +224,7 @@ class OperatorConnection:
             return NoLeader(
                 servers=[server for reason in leaderless for server in reason.servers],
                 term=max(reason.term for reason in leaderless),
+                why=next((reason.why for reason in reversed(leaderless) if reason.why), ""),
             )
         if len(reasons) == 1:
             return reasons[0]
@@ -239,6 +240,7 @@ class _NotLeader(Exception):
         super().__init__("not the leader")
         self.leader = header.leader
         self.term = header.term
+        self.why = header.why
 
 
 def _leader_of(answer: _NotLeader) -> Address | None:

@@ -224,9 +224,9 @@ class Submits:
                 self._refuse(call, error)
 
     def _give_up(self, call: Call) -> None:
-        seconds, trouble = self._patience_us / 1e6, self._dialog.trouble
+        seconds, trouble = self._patience_us / 1e6, self._dialog.leaderless or self._dialog.trouble
         if call.state == SENT or call.is_doubtful:
-            self._unknown(call, f"no answer for {seconds:g} s")
+            self._unknown(call, f"no answer for {seconds:g} s" + (trouble and f" ({trouble})"))
         elif call.error is not None:
             self._refuse(call, call.error)
         else:

@@ -27,6 +27,7 @@ from rollmq.node.log_reader import LogServer
 from rollmq.node.logs import EventLog
 from rollmq.node.peer_hello import PeerFacts, PeerIdentity
 from rollmq.node.peers import Peers
+from rollmq.node.problems import problems_of
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.rebuilding import Rebuilder
 from rollmq.node.starting import Started, mono_us, wall_us
@@ -225,11 +226,27 @@ class ClusterNode:
             addresses=self.peers.addresses(),
             behind=self._behind(),
             asking=self.peers.asking,
+            problems=problems_of(
+                self.replica, addresses=self.peers.addresses(), why_no_leader=self.why_no_leader()
+            ),
+            step_time=self._step_time,
             regroup=self._regroup,
             drain_worker=self.door.drain_worker,
             stop=self._on_stop,
             mark=self._mark,
         )
+
+    def _step_time(self) -> Refusal | bool:
+        """An operator says that this clock is right; in a group of several a majority's clocks say so."""
+        log_time = self.replica.log_time
+        if len(self.replica.raft.log.membership.current.voters) > 1:
+            text = "log time steps by itself once the clocks of a majority of the group are ahead of it"
+            return Refusal(ErrorCode.BAD_COMMAND, f"{text}. Nothing was changed: set the clocks right.")
+        if log_time is None or not log_time.step_wanted_us:
+            return False
+        self._log("time_stepped", seconds=log_time.step_wanted_us // 1_000_000)
+        self.replica.step_time()
+        return True
 
     def _behind(self) -> dict[str, int]:
         raft = self.replica.raft
@@ -369,6 +386,9 @@ class ClusterNode:
         if leader is not None:
             leader.intake.is_disk_low = self.upkeep.disk.is_low
         self.replica.tick()
+        if self.replica.offered_to is not None:
+            self._log("leadership_offered", node=self.replica.offered_to, reason="this node's clock is off")
+            self.replica.offered_to = None
         self._check_connections()
         self.peers.tick(self.replica.raft.log.membership.current.all)
         self.upkeep.look(self.replica, now_us=self._mono_us)

@@ -203,6 +203,13 @@ def _members_change(name: str) -> Callable[[Ask], None]:
     return run
 
 
+def _step_time(ask: Ask) -> None:
+    step_time = ask.node.step_time
+    assert step_time is not None, "a leader has a log"
+    stepped = step_time()
+    _say(ask, stepped if isinstance(stepped, Refusal) else Done(int(stepped)))
+
+
 def _pipeline_confirm(ask: Ask) -> None:
     arguments: q.PipelineConfirmArguments = ask.arguments
     ask.leader.operate.confirm_pipeline(arguments.name, arguments.index, to=ask.to)
@@ -230,6 +237,7 @@ QUERIES: Final[Mapping[str, QueryRow]] = {
     "settings": QueryRow(q.NoArguments, _settings, dict),
     "settings_set": QueryRow(q.SettingsSetArguments, _settings_set, q.DoneReply, is_command=True),
     "marker": QueryRow(q.NoArguments, _marker, q.DoneReply, is_command=True),
+    "step_time": QueryRow(q.NoArguments, _step_time, q.DoneReply, is_command=True),
     "pipeline_confirm": QueryRow(q.PipelineConfirmArguments, _pipeline_confirm, q.DoneReply, is_command=True),
 }
 """Every query but `result`, which the door answers itself: what it asks about is told again when it ends."""

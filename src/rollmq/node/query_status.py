@@ -54,6 +54,8 @@ class NodeFacts:
     """On a leader: how many entries each member that answers has not confirmed."""
     asking: Mapping[str, str] = field(default_factory=dict)
     """New nodes that ask to be members, and where they are."""
+    step_time: Callable[[], Refusal | bool] | None = None
+    """Let log time go to this leader's wall clock; whether it was behind. Null where there is no log."""
     regroup: Callable[[str, str, str], Refusal | None] | None = None
     """Carry out members_add, members_remove or members_replace; null where there is no group."""
     drain_worker: Callable[[str], bool]

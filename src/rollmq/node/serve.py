@@ -19,7 +19,7 @@ import uvloop
 
 from rollmq import __version__
 from rollmq.core.raft_ready import RaftSettings
-from rollmq.errors import PortNotUsable, RollmqError
+from rollmq.errors import GroupOfSeveral, PortNotUsable, RollmqError
 from rollmq.node.cluster_node import ClusterNode
 from rollmq.node.connection import Connection
 from rollmq.node.door import Door
@@ -53,6 +53,8 @@ class ServeOptions:
     """Where the other nodes of the group are."""
     leader: str = ""
     """Of a static follower: where it sends everybody."""
+    is_alone: bool = False
+    """`--role leader`: it must lead, so nobody else may have a vote."""
     token: str = ""
     is_eager: bool = False
     store: StoreOptions = field(default_factory=StoreOptions)
@@ -105,6 +107,8 @@ def serve(options: ServeOptions) -> None:
         if not options.peers:
             be_alone(opened.store)
         started = _load(options, opened, log) if opened.store.identity.group else None
+        if options.is_alone and started is not None:
+            _check_alone(started, options.state)
         _prepare_process()
         uvloop.run(_run(options, opened, started, log))
     finally:
@@ -120,6 +124,14 @@ def _load(options: ServeOptions, opened: OpenedState, log: EventLog) -> Started:
     )
     _tell_start(log, started)
     return started
+
+
+def _check_alone(started: Started, directory: Path) -> None:
+    """A member of a group of several that led by itself would be a second leader."""
+    voters = started.replica.raft.log.membership.current.voters
+    if voters != {started.store.identity.node_id}:
+        started.store.close()
+        raise GroupOfSeveral(path=directory, voters=sorted(voters))
 
 
 def _tell_start(log: EventLog, started: Started) -> None:
