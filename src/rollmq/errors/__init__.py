@@ -243,8 +243,8 @@ class NoLeader(OperatorError):
         """As the last of them said."""
         said = f" It says: {why}." if why else ""
         super().__init__(
-            f"no leader: {', '.join(servers)} answered and know of none that does (term {term}).{said} Nothing "
-            f"was changed. A group needs a majority of its nodes; an election takes about a second, so try "
+            f"no leader: {', '.join(servers)} answered and know of none that does (term {term}).{said} "
+            f"Nothing was changed. A group needs a majority of its nodes; an election takes about a second, so try "
             f"again."
         )
 

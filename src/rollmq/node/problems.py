@@ -1,4 +1,4 @@
-"""What an operator should know of a member and its group: nobody leads, clocks not believed, replicas that differ.
+"""What an operator should know of a member and its group: nobody leads, a clock is off, replicas differ.
 
 It reads only; `status` shows it.
 """
