@@ -244,8 +244,8 @@ class NoLeader(OperatorError):
         said = f" It says: {why}." if why else ""
         super().__init__(
             f"no leader: {', '.join(servers)} answered and know of none that does (term {term}).{said} "
-            f"Nothing was changed. A group needs a majority of its nodes; an election takes about a second, so "
-            f"try again."
+            f"Nothing was changed. A group needs a majority of its nodes; an election takes about a second, "
+            f"so try again."
         )
 
 
