@@ -143,8 +143,8 @@ LOG: Final = (
     Bug(
         "an effect leaves before its commit",
         CORE + "replica.py",
-        "while waiting and waiting[0].index <= commit_index:",
-        "while waiting:",
+        "            elif first.index > commit_index:\n",
+        "            elif False:\n",
         (f"{ROLLBACK}::test_a_decision_is_applied_at_once_and_told_only_when_a_majority_has_it",),
     ),
     Bug(

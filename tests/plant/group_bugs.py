@@ -311,13 +311,6 @@ HANDOVER: Final = (
 
 TAKING_OVER: Final = (
     Bug(
-        "effects are told before their commit",
-        CORE + "replica.py",
-        "        while waiting and waiting[0].index <= commit_index:\n",
-        "        while waiting:\n",
-        (REPLICA + "test_failover.py::test_a_worker_hears_of_no_assignment_that_is_not_committed",),
-    ),
-    Bug(
         "a new leader decides without the uncommitted tail",
         CORE + "replica.py",
         "        if not self._apply_to(self.raft.log.last_index):\n",
@@ -387,4 +380,56 @@ TAKING_OVER: Final = (
     ),
 )
 
-GROUP: Final = (*TERMS, *COMMIT, *SNAPSHOTS, *MEMBERS, *HANDOVER, *TAKING_OVER)
+COMPARING: Final = (
+    Bug(
+        "a leader that a majority refuses goes on",
+        CORE + "agreement.py",
+        "        if refused_index:\n",
+        "        if False:\n",
+        (REPLICA + "test_agreement.py",),
+    ),
+    Bug(
+        "counts of the state are compared by nobody",
+        CORE + "agreement.py",
+        "if any(digests.count(digest) >= quorum for",
+        "if any(False for",
+        (REPLICA + "test_agreement.py",),
+    ),
+    Bug(
+        "who counts otherwise than a majority serves on",
+        CORE + "agreement.py",
+        "progress.differs_index = index if is_majority else 0",
+        "progress.differs_index = 0",
+        (REPLICA + "test_agreement.py",),
+    ),
+    Bug(
+        "log time follows the leader's clock alone",
+        CORE + "clocks.py",
+        "return gaps[quorum - 1] if len(gaps) >= quorum else None",
+        "return gaps[0]",
+        (REPLICA + "test_clocks.py",),
+    ),
+    Bug(
+        "what the others' clocks say is forgotten",
+        CORE + "raft_leader.py",
+        "progress.wall_ahead_us = answer.wall_us - now_us\n",
+        "progress.wall_ahead_us = None\n",
+        (REPLICA + "test_clocks.py",),
+    ),
+    Bug(
+        "a leader whose clock is off leads on",
+        CORE + "clocks.py",
+        "        if heir is None or raft.transfer(heir) is not None:\n",
+        "        if True:\n",
+        (REPLICA + "test_clocks.py",),
+    ),
+    Bug(
+        "a refusal does not ask whether this node still leads",
+        CORE + "replica.py",
+        "                if not self.raft.is_read_confirmed(first):\n",
+        "                if False:\n",
+        (REPLICA + "test_reads.py",),
+    ),
+)
+
+GROUP: Final = (*TERMS, *COMMIT, *SNAPSHOTS, *MEMBERS, *HANDOVER, *TAKING_OVER, *COMPARING)

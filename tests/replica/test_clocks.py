@@ -33,6 +33,18 @@ def test_a_leaders_clock_that_jumps_ahead_alone_moves_log_time_by_nothing_but_th
     assert log_us(leader) - before_us <= (trio.now_us - begin_us) * 1.06
 
 
+def test_a_jump_in_any_moment_is_held_against_what_the_others_clocks_say_now() -> None:
+    """What is known of theirs is a heartbeat old: it must not move with the leader's own clock."""
+    trio, leader = led()
+    for _ in range(25):
+        trio.run(440)
+        leader.wall_offset_us = 20 * SECOND_US
+        trio.run(1_100)
+        leader.wall_offset_us = 0
+    assert trio.leader() is leader
+    assert log_us(leader) < trio.now_us + 5 * SECOND_US
+
+
 def test_log_time_steps_forward_when_a_majoritys_clocks_are_there() -> None:
     """A group that was down for an hour, say."""
     trio, leader = led()

@@ -74,9 +74,9 @@ def gaps_heard(raft: RaftCore) -> dict[str, int]:
     if leadership is None:
         return {}
     return {
-        each.node_id: each.wall_gap_us
+        each.node_id: raft.now_us + each.wall_ahead_us - raft.wall_us
         for each in leadership.voting
-        if each.wall_gap_us is not None and leadership.hears(each.node_id, raft.now_us)
+        if each.wall_ahead_us is not None and leadership.hears(each.node_id, raft.now_us)
     }
 
 

@@ -265,7 +265,7 @@ class RaftCore(Candidacy):
             self._outbox.send(message)
 
     def _on_append_resp(self, answer: AppendResp) -> None:
-        if self._leadership is not None and self._leadership.answered(answer, self.now_us, self.wall_us):
+        if self._leadership is not None and self._leadership.answered(answer, self.now_us):
             self._advance_commit(self._leadership)
 
     def _advance_commit(self, leadership: Leadership) -> None:

@@ -37,7 +37,7 @@ class Progress:
         "refused_index",
         "round",
         "shipment",
-        "wall_gap_us",
+        "wall_ahead_us",
     )
 
     def __init__(self, *, node_id: str, next_index: int, now_us: int) -> None:
@@ -66,8 +66,8 @@ class Progress:
         """A marker at which its counts are not those of a majority; 0 = none. It is told so."""
         self.counts_index = 0
         """The newest marker whose counts it told."""
-        self.wall_gap_us: int | None = None
-        """How far its wall clock is ahead of ours, as last heard."""
+        self.wall_ahead_us: int | None = None
+        """How far its wall clock was ahead of our monotonic one, which never jumps, as last heard."""
 
     def has_room(self, settings: RaftSettings) -> bool:
         """Whether one more message with lines may be sent now."""
@@ -439,7 +439,7 @@ class Leadership:
 
     # Answers
 
-    def answered(self, answer: AppendResp, now_us: int, wall_us: int) -> bool:
+    def answered(self, answer: AppendResp, now_us: int) -> bool:
         """Take an answer of this term. True when match_index grew, so more may be committed."""
         progress = self._followers.get(answer.source)
         if progress is None:
@@ -450,7 +450,7 @@ class Leadership:
         if answer.ok:
             progress.refused_index = answer.refused_index
             if answer.wall_us:
-                progress.wall_gap_us = answer.wall_us - wall_us
+                progress.wall_ahead_us = answer.wall_us - now_us
             if answer.counts_index > progress.counts_index:
                 progress.counts_index = answer.counts_index
                 self.counts_told.append((answer.source, answer.counts_index, answer.counts))
