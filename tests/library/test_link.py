@@ -300,6 +300,23 @@ def test_a_link_that_was_stopped_while_it_connects_stays_stopped(run: Callable[[
     run(story)
 
 
+def test_a_connection_that_is_let_go_as_soon_as_it_is_made_is_closed_and_told(
+    run: Callable[[Story], None],
+) -> None:
+    async def story() -> None:
+        async with PlayedNode() as node:
+            talker, links = Talker(), list[Link]()
+            link = link_to(talker, node.address, after_turn=lambda: links[0].stop())
+            links.append(link)
+            link.start()
+            visit = await node.visit()
+            async with asyncio.timeout(SOON_S):
+                await link.close(timeout_s=2 * SOON_S)  # it waits for its sockets, so it hears of each
+            await node.until(lambda: visit.is_closed)
+
+    run(story)
+
+
 def test_a_fatal_answer_ends_the_link_for_good(run: Callable[[Story], None]) -> None:
     async def story() -> None:
         async with PlayedNode() as node:

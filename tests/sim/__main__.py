@@ -2,7 +2,6 @@
 
 python -m tests.sim seed N [--trace]     one seed, with everything that happened
 python -m tests.sim storm [--seconds N] [--from N]
-python -m tests.sim demo                 a story for people
 """
 
 import time
@@ -11,7 +10,6 @@ from itertools import count
 import click
 
 from tests.sim.check import SeedFailed, run_seed
-from tests.sim.demo import tell
 
 
 @click.group(help="Whole systems from one seed: node, disk, network, clients, workers.")
@@ -60,13 +58,6 @@ def storm(seconds: float | None, first: int | None) -> None:
             )
         if is_over:
             return
-
-
-@main.command(help="Watch jobs survive crashes.")
-@click.option("--seed", "number", type=int, default=7, help="Another one tells another story.")
-def demo(number: int) -> None:
-    """The story."""
-    tell(number)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import click
 
 from rollmq import __version__
 from rollmq.cli.control import cancel, drain, pause, resume, seal, step_time
+from rollmq.cli.demo.command import demo
 from rollmq.cli.dlq import dlq
 from rollmq.cli.history import history
 from rollmq.cli.jobs import explain, jobs
@@ -89,6 +90,7 @@ def main() -> None:
     """A replicated job queue: one log is its state, its replication and its history."""
 
 
+main.add_command(demo)
 main.add_command(serve)
 main.add_command(serve, name="leader")
 main.add_command(worker)

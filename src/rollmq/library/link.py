@@ -218,21 +218,26 @@ class _Tie:
         self._connecting = asyncio.get_running_loop().create_task(self._connect(address))
 
     async def _connect(self, address: Address) -> None:
-        loop = asyncio.get_running_loop()
-        why = ""
+        why, line = "", _Line(self)
         try:
             async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(lambda: _Line(self), *address)
+                await asyncio.get_running_loop().create_connection(lambda: line, *address)
         except TimeoutError:
             why = f"no connection within {CONNECT_S:g} s"
         except (OSError, UnicodeError) as error:
             why = _plain(error)
-        self._connecting = None
-        if why:
-            self._ended(why)
+        if self._connecting is asyncio.current_task():
+            self._connecting = None
+            if why:
+                self._ended(why)
+        elif why and self._line is line:
+            self.lost(why)
 
     def opened(self, line: "_Line") -> None:
         """The connection is made."""
+        # The task that made it may still be on its way back. To cancel it now would close the socket without
+        # a word to the line, which then would be waited for.
+        self._connecting = None
         self._line = line
         self.is_congested = False
         self._dialog.opened(monotonic_us(), name_of(self.address))
