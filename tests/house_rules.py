@@ -51,7 +51,7 @@ MAY_IMPORT = {
 # What a room of ours may take from other people's packages. Nothing is taken that is not named here.
 THIRD_PARTY = {
     "cli": frozenset({"msgspec", "click", "rich", "uvloop"}),
-    "node": frozenset({"msgspec", "uvloop"}),
+    "node": frozenset({"msgspec", "uvloop", "fsspec"}),
     "library": frozenset({"msgspec", "uvloop"}),
     "pytest_plugin": frozenset({"pytest"}),
     "console": frozenset({"msgspec", "starlette", "uvicorn", "prometheus_client"}),

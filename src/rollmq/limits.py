@@ -143,6 +143,18 @@ HISTORY_KEEP_SHARE: Final = 0.2
 HISTORY_KEEP_US: Final = 30 * 86_400_000_000
 """Age after which history may go although there is room: a month, so that monthly reports can be redone."""
 
+# Archive
+ARCHIVE_TURN_US: Final = 30_000_000
+"""How long one node waits for another to ship a segment before it does so itself: an upload and then some."""
+ARCHIVE_RETRY_FIRST_US: Final = 5_000_000
+ARCHIVE_RETRY_MAX_US: Final = 600_000_000
+"""Pauses between attempts to reach an archive: soon at first, then rare enough to be no load on anybody."""
+ARCHIVE_SILENT_US: Final = 300_000_000
+"""A helper that says nothing for so long hangs, and is ended: the slowest link moves a block meanwhile."""
+ARCHIVE_COMPARED_MAX: Final = 256
+"""Segments found in an archive whose markers are compared when a node starts, the newest; older ones by their
+size. More would delay what is new: over a network each takes a round trip or two."""
+
 # Raft core: times (both settable) and bounds of replication
 HEARTBEAT_US: Final = 150_000
 """Between two heartbeats of a leader: two of them may be lost within the longest election timeout."""

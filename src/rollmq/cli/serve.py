@@ -1,5 +1,6 @@
 """`rollmq serve` (or `rollmq leader`): run a node in the foreground."""
 
+import importlib.util
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from rollmq import limits
 from rollmq.core.raft_ready import RaftSettings
 from rollmq.errors import RollmqError
+from rollmq.node.archive_place import without_secrets
 from rollmq.store.opening import StoreOptions
 
 MIB = 1024 * 1024
@@ -88,6 +90,12 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
     "--keep-history-days", type=click.IntRange(1), default=30, show_default=True, help="And for how long."
 )
 @click.option(
+    "--archive",
+    default="",
+    metavar="DIR|URL",
+    help="Ship sealed segments there: a directory, or any URL that fsspec knows.",
+)
+@click.option(
     "--snapshot-every",
     type=click.IntRange(1000),
     default=limits.SNAPSHOT_EVERY_ENTRIES,
@@ -111,6 +119,7 @@ def serve(
     disk_free_min: int,
     keep_history: int | None,
     keep_history_days: int,
+    archive: str,
     snapshot_every: int,
 ) -> None:
     """Run a node at PORT in the foreground."""
@@ -119,6 +128,8 @@ def serve(
 
     if (role == "follower") != bool(leader):
         raise click.UsageError("--role follower and --leader H:P go together")
+    if leader and archive:
+        raise click.UsageError("--archive: a static follower has no history to ship")
     raft = _raft_settings(heartbeat_ms, *election_ms)
     if role == "leader" and peers:
         raise click.UsageError("--role leader is a group of one; with --peers use --role auto")
@@ -140,6 +151,7 @@ def serve(
             raft=raft,
             is_alone=role == "leader",
             token=_token(token_file),
+            archive=_archive(archive),
             is_eager=assign == "eager",
             store=store,
         )
@@ -163,6 +175,18 @@ def _addresses(text: str) -> list[str]:
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise click.UsageError(f"--peers: {each!r} is no HOST:PORT")
     return found
+
+
+def _archive(archive: str) -> str:
+    """A directory as an absolute path; a URL needs the package that opens it."""
+    if "://" not in archive or archive.startswith("file://"):
+        return str(Path(archive.removeprefix("file://")).absolute()) if archive else ""
+    if importlib.util.find_spec("fsspec") is None:
+        raise ServeRefused(
+            f"--archive {without_secrets(archive)} needs the extra `archive`. The node was not started. "
+            f"Install it: pip install 'rollmq[archive]' (and what fsspec needs for this kind of URL)."
+        )
+    return archive
 
 
 def _token(path: Path | None) -> str:

@@ -13,7 +13,7 @@ from rollmq.cli.connecting import JSON_OPTION, SERVER_OPTION, TIMEOUT_OPTION, co
 from rollmq.cli.describe import one_line
 from rollmq.errors import RollmqError, ServerUnreachable
 from rollmq.library.operator import parse_servers, server_text
-from rollmq.wire.query import ExecStatus, Status
+from rollmq.wire.query import ArchiveStatus, ExecStatus, Status
 
 LEADS: Final = "leader"
 EXIT_NO_LEADER: Final = 3
@@ -150,10 +150,20 @@ def _facts(status: Status) -> list[Text]:
         facts.append(("workers", "; ".join(who)))
     if status.disk_free_bytes is not None:
         facts.append(("disk", f"{looks.size(status.disk_free_bytes)} free"))
+    if status.archive is not None:
+        facts.append(("archive", _archive(status.archive)))
     if status.role != LEADS:
         known = f"the leader is at {status.leader}" if status.leader else "it knows of no leader"
         facts.append(("leader", known))
     return [Text.assemble((f"{name:<9}", "dim"), value) for name, value in facts]
+
+
+def _archive(archive: ArchiveStatus) -> str:
+    missed = f", {archive.missed:,} dropped before" if archive.missed else ""
+    return (
+        f"{one_line(archive.place)}: {archive.shipped:,} segments shipped from here, "
+        f"{archive.waiting:,} wait{missed}"
+    )
 
 
 def _members(status: Status) -> str:

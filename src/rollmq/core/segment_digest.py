@@ -5,14 +5,16 @@ that they hold the same file before they seal it. Pure: bytes in, hex out; it re
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 
 import msgspec
 
 from rollmq.core.events import FORMAT_VERSION
-from rollmq.core.line import seal
+from rollmq.core.line import LineDamaged, open_line, seal
 
 _encode = msgspec.json.Encoder().encode
+_DIGEST_SAID = re.compile(rb'"segment_digest":"([0-9a-f]{64})"')
 
 MARKER_START = b'"type":"snapshot_marker",'
 """What follows the crc in a marker's line: cheaper to look at than decoding every line."""
@@ -93,3 +95,34 @@ class SegmentDigest:
         header = header_line(group=self._group, first_index=first_index)
         self.byte_count = len(header)
         self._sha = hashlib.sha256(header)
+
+
+class SegmentProof:
+    """Whether a sealed segment's bytes are those that its marker's digest was taken of.
+
+    Fed with the file block by block, from its beginning; `problem` judges when all of it was fed.
+    """
+
+    def __init__(self) -> None:
+        self._sha = hashlib.sha256()
+        self._held = b""
+
+    def add(self, block: bytes) -> None:
+        """Take the next bytes, cut anywhere."""
+        self._held += block
+        cut = self._held.rfind(b"\n", 0, -1) + 1  # the last line may be the marker
+        self._sha.update(self._held[:cut])
+        self._held = self._held[cut:]
+
+    def problem(self) -> str | None:
+        """Why it is not what was sealed; None when it is."""
+        said = _DIGEST_SAID.search(self._held)
+        if not self._held.endswith(b"\n") or not is_marker_line(self._held) or said is None:
+            return "it does not end with a marker"
+        try:
+            open_line(self._held)  # the digest covers what is before the marker, not the marker
+        except LineDamaged as error:
+            return f"its marker is damaged: {error}"
+        if said[1].decode() != self._sha.hexdigest():
+            return "its bytes are not those that its marker's digest was taken of"
+        return None

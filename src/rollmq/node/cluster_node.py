@@ -19,6 +19,7 @@ from rollmq.core.operate import Refusal
 from rollmq.core.raft_messages import PeerMessage
 from rollmq.core.raft_ready import Ready, Role, Write
 from rollmq.limits import TURN_GAP_MAX_US, UNSENT_BYTES_ALL_MAX
+from rollmq.node.archive import Shipper
 from rollmq.node.conn import Conn
 from rollmq.node.dialing import Dialer
 from rollmq.node.door import Door
@@ -54,6 +55,7 @@ class ClusterNode:
         log: EventLog,
         me: PeerIdentity,
         peers: Sequence[str],
+        archive: str = "",
         on_stop: Callable[[str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -75,7 +77,11 @@ class ClusterNode:
         self._checked: list[Conn] = []
         self._ticker: asyncio.TimerHandle | None = None
         self._thread = StoreThread(self.loop, on_failure)
-        self.upkeep = Upkeep(self.store, self._thread, directory, log=log, free_bytes=started.disk.free_bytes)
+        shipper = self._shipper(archive, directory) if archive else None
+        free_bytes = started.disk.free_bytes
+        self.upkeep = Upkeep(
+            self.store, self._thread, directory, log=log, free_bytes=free_bytes, archive=shipper
+        )
         self.door = Door(self)
         self.reader = LogServer(
             self.loop,
@@ -111,6 +117,16 @@ class ClusterNode:
         )
         self._told_refusals: dict[str, str] = {}
         self._tick()
+
+    def _shipper(self, archive: str, directory: Path) -> Shipper:
+        return Shipper(
+            archive,
+            directory,
+            group=self.group,
+            node_id=self.node_id,
+            sealed=self.store.sealed,
+            log=self._log,
+        )
 
     # -- what the door asks
 
@@ -223,6 +239,7 @@ class ClusterNode:
             disk_free_bytes=self.upkeep.disk.free_bytes,
             fold_failures_count=self.upkeep.fold_failures_in_row,
             fold_failure=self.upkeep.fold_failure,
+            archive=self.upkeep.archive.facts if self.upkeep.archive is not None else None,
             addresses=self.peers.addresses(),
             behind=self._behind(),
             asking=self.peers.asking,

@@ -12,6 +12,7 @@ from rollmq.core.machine import Machine
 from rollmq.core.operate import Refusal
 from rollmq.core.queues import ExecQueue
 from rollmq.limits import QUERY_ROWS_MAX
+from rollmq.node.archive import ArchiveFacts
 from rollmq.wire import query as q
 
 DLQ_NEARLY_FULL: Final = 0.9
@@ -46,6 +47,8 @@ class NodeFacts:
     fold_failures_count: int = 0
     """In a row."""
     fold_failure: str = ""
+    archive: ArchiveFacts | None = None
+    """Null where nothing is shipped."""
     problems: tuple[str, ...] = ()
     """What else an operator should know."""
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -102,7 +105,21 @@ def status(node: NodeFacts, leader: Leader | None) -> q.Status:
         disk_free_bytes=node.disk_free_bytes,
         fold_failures=node.fold_failures_count,
         fold_failure=node.fold_failure,
+        archive=_archive(node.archive),
         warnings=_warnings(node),
+    )
+
+
+def _archive(facts: ArchiveFacts | None) -> q.ArchiveStatus | None:
+    if facts is None:
+        return None
+    return q.ArchiveStatus(
+        facts.place,
+        facts.shipped_count,
+        facts.waiting_count,
+        facts.missed_count,
+        facts.failures_count,
+        facts.problem,
     )
 
 
@@ -131,6 +148,11 @@ def _warnings(node: NodeFacts) -> list[str]:
         found.append(
             f"making a snapshot failed {node.fold_failures_count} times in a row ({node.fold_failure}): "
             f"the log grows and a restart takes longer"
+        )
+    if node.archive is not None and node.archive.problem:
+        found.append(
+            f"shipping history to {node.archive.place} does not get on: {node.archive.problem}; "
+            f"{node.archive.waiting_count:,} segments wait, and are kept as long as --keep-history allows"
         )
     machine = node.machine
     if machine is not None:

@@ -56,6 +56,8 @@ class ServeOptions:
     is_alone: bool = False
     """`--role leader`: it must lead, so nobody else may have a vote."""
     token: str = ""
+    archive: str = ""
+    """A directory or URL that sealed segments are shipped to; empty: none."""
     is_eager: bool = False
     store: StoreOptions = field(default_factory=StoreOptions)
     raft: RaftSettings = field(default_factory=RaftSettings)
@@ -64,6 +66,11 @@ class ServeOptions:
     def address(self) -> str:
         """Where it listens."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody but itself is named as a peer."""
+        return set(self.peers) <= {self.address, self.advertise}
 
 
 class Stop:
@@ -104,7 +111,7 @@ def serve(options: ServeOptions) -> None:
             uvloop.run(_redirect(options, log))
             return
         opened = open_state(options.state, options=options.store)
-        if not options.peers:
+        if options.is_alone:
             be_alone(opened.store)
         started = _load(options, opened, log) if opened.store.identity.group else None
         if options.is_alone and started is not None:
@@ -193,6 +200,7 @@ async def _run(options: ServeOptions, opened: OpenedState, started: Started | No
         log=log,
         me=_identity(options, started.store),
         peers=options.peers,
+        archive=options.archive,
         on_stop=stop.ask,
         on_failure=stop.fail,
     )

@@ -10,6 +10,7 @@ from typing import Final
 
 from rollmq.core.raft_ready import SnapshotFacts
 from rollmq.core.replica import Replica
+from rollmq.node.archive import Shipper
 from rollmq.node.logs import EventLog
 from rollmq.node.store_thread import StoreThread
 from rollmq.store.fold_helper import FoldDone, FoldHelper
@@ -39,6 +40,7 @@ class Upkeep:
         *,
         log: EventLog,
         free_bytes: Callable[[], int],
+        archive: Shipper | None = None,
     ) -> None:
         self._store = store
         self._thread = thread
@@ -48,6 +50,7 @@ class Upkeep:
         self._is_looking = False
         self._look_again_us = 0
         self._failures_told = 0
+        self.archive = archive
         self.disk = DiskView()
 
     @property
@@ -65,7 +68,13 @@ class Upkeep:
         if self._is_looking or now_us < self._look_again_us or self._store.failure is not None:
             return
         self._is_looking, self._look_again_us = True, now_us + LOOK_EVERY_US
-        confirmed = min(replica.machine.pipelines.values(), default=None)
+        taken = [*replica.machine.pipelines.values()]
+        if self.archive is not None:
+            members = [member.node_id for member in replica.members]
+            self.archive.look(members=members, leader_id=replica.raft.leader_id, now_us=now_us)
+            if self.archive.confirmed_index is not None:
+                taken.append(self.archive.confirmed_index)
+        confirmed = min(taken, default=None)
         log_us = replica.machine.last_at_us
 
         def step() -> FoldDone | None:
@@ -82,10 +91,14 @@ class Upkeep:
     def _sealed(self, names: list[SegmentName]) -> None:
         for name in names:
             self._log("segment_sealed", segment=name.name)
+        if self.archive is not None:
+            self.archive.add(names)
 
     def stop(self) -> None:
-        """End the helper: what it has written is removed at the next start."""
+        """End the helpers: what they have written is removed at the next start."""
         self._helper.stop()
+        if self.archive is not None:
+            self.archive.close()
 
     # -- in the store thread
 

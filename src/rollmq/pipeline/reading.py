@@ -5,16 +5,14 @@ parts of a segment, each line's crc is looked at. Of several copies the first so
 cannot be read is a row that says so, or an error: never nothing.
 """
 
-import hashlib
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from typing import IO, Any, Final
 
-from rollmq.core.line import LineDamaged, open_line
-from rollmq.core.segment_digest import MARKER_AT, MARKER_START
+from rollmq.core.line import LineDamaged
+from rollmq.core.segment_digest import SegmentProof
 from rollmq.pipeline.lines import LineParser, Reject
 from rollmq.pipeline.places import HEADER_BYTES_MAX, open_url, read_header
 from rollmq.pipeline.planning import Missing, Part, Piece
@@ -27,8 +25,6 @@ VERIFY_CRC: Final = "crc"
 VERIFY_NONE: Final = "none"
 VERIFY_CHOICES: Final = (VERIFY_DIGEST, VERIFY_CRC, VERIFY_NONE)
 
-_DIGEST = re.compile(rb'"segment_digest":"([0-9a-f]{64})"')
-
 
 def read_part(part: Part, parser: LineParser, *, verify: str = VERIFY_DIGEST) -> Iterator[Any]:
     """Batches of the rows of one part."""
@@ -40,7 +36,7 @@ def read_part(part: Part, parser: LineParser, *, verify: str = VERIFY_DIGEST) ->
         is_last = url == part.urls[-1]
         try:
             with closing(_local(url)) as file:
-                problem = _problem(file, part) if verify != VERIFY_NONE else None
+                problem = _problem(file) if verify != VERIFY_NONE else None
                 if problem is not None and not is_last:
                     failed.append(f"{url}: {problem}")
                     continue  # another copy may be sound
@@ -63,26 +59,13 @@ def _local(url: str) -> IO[bytes]:
     return copy
 
 
-def _problem(file: IO[bytes], piece: Piece) -> str | None:
+def _problem(file: IO[bytes]) -> str | None:
     """Why the file is not the segment that its marker describes; null when it is."""
     file.seek(0)
-    digest = hashlib.sha256()
-    held = b""
+    proof = SegmentProof()
     while block := file.read(BLOCK_BYTES):
-        held += block
-        cut = held.rfind(b"\n", 0, -1) + 1  # the last line may be the marker
-        digest.update(held[:cut])
-        held = held[cut:]
-    found = _DIGEST.search(held)
-    if not held.endswith(b"\n") or not held.startswith(MARKER_START, MARKER_AT) or found is None:
-        return f"it does not end with the marker of entry {piece.segment_last}"
-    try:
-        open_line(held)  # the digest covers what is before the marker, not the marker
-    except LineDamaged as error:
-        return f"its marker is damaged: {error}"
-    if found[1].decode() != digest.hexdigest():
-        return "its bytes are not those that its marker's digest was taken of"
-    return None
+        proof.add(block)
+    return proof.problem()
 
 
 def _rows(

@@ -73,6 +73,12 @@ def sealed_name(first_index: int, last_index: int) -> str:
     return f"{HISTORY}/events-{first_index:016}-{last_index:016}.jsonl"
 
 
+def sealed_range(file_name: str) -> tuple[int, int] | None:
+    """(first entry, last entry) of a sealed segment's file, by its name without the folder; else None."""
+    found = _SEALED.fullmatch(file_name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def snapshot_name(index: int) -> str:
     """The file of the state as of this index."""
     return f"{SNAPSHOTS}/state-{index:016}.jsonl"

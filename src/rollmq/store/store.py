@@ -92,6 +92,11 @@ class Store:
         if write.lines:
             self.write(write.lines, write.first_index)
 
+    @property
+    def sealed(self) -> list[SegmentName]:
+        """The sealed segments, oldest first."""
+        return list(self._wal.sealed)
+
     def save_vote(self, hard_state: HardState) -> None:
         """Save term and vote; durable on return. A term never falls, a vote never changes in its term."""
         self._disk.assert_alive()

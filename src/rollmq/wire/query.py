@@ -187,6 +187,23 @@ class MemberStatus(Reply, frozen=True):
     say."""
 
 
+class ArchiveStatus(Reply, frozen=True):
+    """How shipping sealed segments to an archive stands on one node."""
+
+    place: str
+    """The archive, without the user and password of its URL."""
+    shipped: int
+    """Segments that this node has shipped since its process began."""
+    waiting: int
+    """Its sealed segments that it does not know to be there yet."""
+    missed: int
+    """Segments that it dropped before they were there."""
+    failures: int
+    """How often in a row shipping failed; 0 = all is well."""
+    problem: str
+    """Why it failed last, or which file is in the way; empty: nothing is wrong."""
+
+
 class Status(Reply, frozen=True, kw_only=True):
     """A node and, as of what it knows, the queues."""
 
@@ -252,6 +269,8 @@ class Status(Reply, frozen=True, kw_only=True):
     """How often in a row making a snapshot failed; 0 = all is well."""
     fold_failure: str
     """Why it failed last."""
+    archive: ArchiveStatus | None = None
+    """Null: this node ships nothing."""
     warnings: list[str]
     """What an operator should look at, in words."""
 
