@@ -68,8 +68,8 @@ class ServeOptions:
         return f"{self.host}:{self.port}"
 
     @property
-    def is_alone(self) -> bool:
-        """Whether nobody but itself is named as a peer."""
+    def has_no_peers(self) -> bool:
+        """Nobody but itself is named."""
         return set(self.peers) <= {self.address, self.advertise}
 
 
@@ -111,7 +111,7 @@ def serve(options: ServeOptions) -> None:
             uvloop.run(_redirect(options, log))
             return
         opened = open_state(options.state, options=options.store)
-        if options.is_alone:
+        if options.has_no_peers:
             be_alone(opened.store)
         started = _load(options, opened, log) if opened.store.identity.group else None
         if options.is_alone and started is not None:
