@@ -37,6 +37,8 @@ COMPILED = (
     "wire/codec.py",
     "wire/readers.py",
 )
+NEEDED = ("core", "wire", "errors", "limits.py")
+"""What those import: the rest of the package, and what it imports in turn, need not be there."""
 MYPY = "mypy>=2.4,<3"  # mypyc is part of it
 SETUPTOOLS = "setuptools>=65,<83"  # mypyc drives the C compiler through it
 
@@ -56,7 +58,14 @@ class CustomBuildHook(BuildHookInterface[Any]):
         if version == "editable":
             raise RuntimeError("ROLLMQ_COMPILE=1 needs an ordinary installation, not an editable one")
         built = Path(tempfile.mkdtemp(prefix="rollmq-compiled-"))
-        shutil.copytree(Path(self.root, "src", "rollmq"), built / "rollmq")
+        (built / "rollmq").mkdir()
+        for name in NEEDED:
+            source = Path(self.root, "src", "rollmq", name)
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, built / "rollmq" / name)
+        (
+            built / "rollmq" / "__init__.py"
+        ).touch()  # the real one names clients and workers, for type checkers
         files = [f"rollmq/{name}" for name in COMPILED]
         options = ["--strict", "--python-version", f"{sys.version_info.major}.{sys.version_info.minor}"]
         environment = {**os.environ, "MYPYC_OPT_LEVEL": "3"}

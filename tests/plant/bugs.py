@@ -8,7 +8,7 @@ from typing import Final
 from tests.plant.bug import CORE, STORE, Bug, scenario
 from tests.plant.consensus_bugs import CONSENSUS
 from tests.plant.group_bugs import GROUP
-from tests.plant.queue_bugs import QUEUE
+from tests.plant.queue_bugs import MARKERS, QUEUE
 
 ROLLBACK: Final = "tests/replica/test_rollback.py"
 STORIES: Final = "tests/properties/test_stories.py"
@@ -212,4 +212,4 @@ LOG: Final = (
     ),
 )
 
-BUGS: Final[tuple[Bug, ...]] = (*JOBS, *TURNS, *QUEUE, *LOG, *CONSENSUS, *GROUP)
+BUGS: Final[tuple[Bug, ...]] = (*JOBS, *TURNS, *QUEUE, *MARKERS, *LOG, *CONSENSUS, *GROUP)

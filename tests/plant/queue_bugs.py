@@ -6,6 +6,30 @@ from typing import Final
 
 from tests.plant.bug import CORE, Bug, scenario
 
+MARKERS: Final = (
+    Bug(
+        "a quiet group writes a marker every minute",
+        CORE + "leader.py",
+        " and entry_count > 0 and self.desk.news_index >= segment_first_index",
+        "",
+        ("tests/core/test_markers.py",),
+    ),
+    Bug(
+        "the census names every exec there is",
+        CORE + "leader.py",
+        "nlargest(CENSUS_EXECS_MAX, ",
+        "nlargest(1 << 40, ",
+        ("tests/core/test_markers.py",),
+    ),
+    Bug(
+        "delayed jobs are missing from the census",
+        CORE + "leader.py",
+        "            queue.delayed_count,\n",
+        "            0,\n",
+        ("tests/core/test_markers.py",),
+    ),
+)
+
 QUEUE: Final = (
     Bug(
         "redrive restarts attempts",

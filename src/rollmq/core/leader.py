@@ -119,7 +119,7 @@ class Leader:
                 facts.snapshot_index,
                 facts.snapshot_digest,
                 census_of(desk.queues, desk),
-                list(self.liveness.present)[:CENSUS_WORKERS_MAX],
+                list(islice(self.liveness.connected(), CENSUS_WORKERS_MAX)),
             )
         )
         self._marked_us = desk.now_us

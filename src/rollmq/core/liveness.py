@@ -5,6 +5,7 @@ events; what ends an attempt goes through `attempts`.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -94,6 +95,10 @@ class Liveness:
         self.present: dict[str, Presence] = {}
         # A new leader gives workers that it has not seen some time to find it before it calls them dead.
         self._unseen = dict.fromkeys(desk.machine.inflight.by_worker, desk.now_us + LEADER_GRACE_US)
+
+    def connected(self) -> Iterator[str]:
+        """The workers that have a connection now, in the order in which they came."""
+        return (worker_id for worker_id, each in self.present.items() if each.slot is not None)
 
     # -- coming and going
 
