@@ -10,6 +10,7 @@ from rollmq.core.state import dump_state
 from rollmq.errors import RollmqError
 from tests.groupsim.group import Group
 from tests.groupsim.node import GroupNode
+from tests.groupsim.operator import members_of, voters_of
 from tests.groupsim.swarm import GroupSwarm, draw_group
 from tests.groupsim.weather import GroupWeather
 from tests.sim.check import CALM_MAX_US, CALM_STEP_US, Report, Run, SeedFailed
@@ -58,6 +59,7 @@ class GroupRun(Run):
         world.say("world", "the storm is over")
         world.is_calm = True
         self.group_weather.calm_down()
+        self._let_the_operator_finish()
         self._let_some_stay_away()
         for party in (*self.clients, *self.workers):
             party.hang_up()
@@ -77,11 +79,26 @@ class GroupRun(Run):
             if world.now_us > begin_us + CALM_MAX_US:
                 raise Violation(f"P7: after an hour of calm {self._what_is_open()}")
 
+    def _let_the_operator_finish(self) -> None:
+        """What was begun is ended: an emptied node that still had a vote would be one of a minority."""
+        operator, world = self.group.operator, self.world
+        until_us = world.now_us + CALM_MAX_US
+        while self.swarm.group.members_every_us:
+            operator.act()
+            if operator.is_content:
+                return
+            if world.now_us > until_us:
+                raise Violation(
+                    f"P7: the members do not come to rest: {self.oracle.members}, {operator.wish}"
+                )
+            world.run(world.now_us + SECOND_US)
+
     def _let_some_stay_away(self) -> None:
         """A majority is enough: in some runs a minority stays down, or behind a cut, until the accounts."""
         if not self.world.happens(self.swarm.minority_dead):
             return
-        away = self.world.random.sample(self.group.nodes, (len(self.group.nodes) - 1) // 2)
+        voters = voters_of(self.group)
+        away = self.world.random.sample(voters, (len(voters) - 1) // 2)
         self.world.say("world", f"{' '.join(node.name for node in away)} stay away")
         ids = {node.node_id for node in away}
         self.group.peers.cut_between(ids, set(self.group.by_id))
@@ -117,12 +134,13 @@ class GroupRun(Run):
         assert leader is not None
         assert leader.leader is not None
         audit_node(self.oracle, leader.leader)
-        states = {node.name: b"".join(dump_state(node.replica.machine)) for node in self.group.nodes}
+        members = members_of(self.group)
+        states = {node.name: b"".join(dump_state(node.replica.machine)) for node in members}
         if len(set(states.values())) != 1:
             raise Violation("P6: the replicas' states differ at the end")
         self.oracle.same_state(leader.replica.machine, "leader's")
         self.oracle.final_check()
-        for node in self.group.nodes:
+        for node in members:
             self._check_disk(node)
         self.check_clients()
         counts = self.oracle.counts + Counter(
@@ -138,12 +156,13 @@ class GroupRun(Run):
         until_us = world.now_us + 4 * STALL_US_MAX
         while world.now_us < until_us:
             world.run(world.now_us + 20_000)
+            members = members_of(self.group)
             ends = {
                 (node.replica.machine.last_index, node.replica.raft.commit_index, node.store.next_index - 1)
-                for node in self.group.nodes
+                for node in members
                 if node.is_at_rest
             }
-            is_all = all(node.is_at_rest for node in self.group.nodes)
+            is_all = all(node.is_at_rest for node in members)
             if is_all and ends == {(len(self.oracle.lines),) * 3} and self.group.leader_node is not None:
                 return
         raise Violation(f"P7: the replicas do not converge: {ends}, {len(self.oracle.lines)} are committed")

@@ -1,5 +1,6 @@
 """A group: its nodes, the network between them, and the way in for clients and workers."""
 
+from collections.abc import Callable
 from functools import partial
 
 from rollmq.core.members import Configuration
@@ -7,12 +8,16 @@ from rollmq.core.raft_messages import PeerMessage
 from rollmq.library.operator import Address
 from rollmq.library.route import name_of
 from rollmq.node.assembling import group_uuid
-from tests.groupsim.node import GroupNode
+from tests.groupsim.node import GroupNode, address_of
+from tests.groupsim.operator import GroupOperator
 from tests.groupsim.oracle import GroupOracle
 from tests.groupsim.peer_net import PeerNet
 from tests.groupsim.swarm import GroupSwarm
 from tests.sim.net import Link
 from tests.sim.world import World
+
+NODES_MOST = 12
+"""Machines of one run, those that come later included: clients know all their addresses."""
 
 
 class Group:
@@ -32,6 +37,24 @@ class Group:
         self.client_cut: set[str] = set()
         """Nodes that clients and workers do not reach."""
         self.is_settled = False
+        self.operator = GroupOperator(self)
+        self.on_new_node: Callable[[GroupNode], None] = lambda _node: None
+        """What is to befall a node that comes later."""
+
+    @property
+    def has_room(self) -> bool:
+        """Another machine may come."""
+        return len(self.nodes) < NODES_MOST
+
+    def new_node(self) -> GroupNode:
+        """A machine with an empty disk, which waits to be let in."""
+        node_id = f"{self.world.random.getrandbits(128):032x}"
+        node = GroupNode(self, f"n{len(self.nodes) + 1}", node_id)
+        self.nodes.append(node)
+        self.by_id[node_id] = self.by_address[node.address] = node
+        self.on_new_node(node)
+        node.boot()
+        return node
 
     @property
     def leader_node(self) -> GroupNode | None:
@@ -55,12 +78,13 @@ class Group:
     @property
     def servers(self) -> str:
         """What clients and workers are given."""
-        return ",".join(node.address for node in self.nodes)
+        count = NODES_MOST if self.swarm.group.members_every_us else len(self.nodes)
+        return ",".join(address_of(number) for number in range(1, count + 1))
 
     def dial(self, address: Address, link: Link) -> bool:
         """Somebody connects to one of the nodes; False: nobody listens there."""
-        node = self.by_address[name_of(address)]
-        return node.name not in self.client_cut and node.dial(link)
+        node = self.by_address.get(name_of(address))
+        return node is not None and node.name not in self.client_cut and node.dial(link)
 
     def cut_clients(self, node: GroupNode) -> None:
         """Clients and workers no longer reach this node, and nobody tells either side."""

@@ -32,6 +32,11 @@ LOAD_US: Final = (100, 200_000)
 MS: Final = 1_000
 
 
+def address_of(number: int) -> str:
+    """Where the machine of this number listens."""
+    return f"10.0.0.{number}:5000"
+
+
 class GroupNode(SimNode):
     """One machine of a group, and the node process on it while it runs."""
 
@@ -55,6 +60,8 @@ class GroupNode(SimNode):
         self._raft_timer_us: int | None = None
         self._is_rebuild_due = False
         self._was_leader = False
+        self.is_gone = False
+        """Its disk was emptied, so this node is no more: the machine came back as another one."""
 
     @property
     def boot_number(self) -> int:
@@ -72,7 +79,7 @@ class GroupNode(SimNode):
     @property
     def address(self) -> str:
         """Where it listens."""
-        return f"10.0.0.{self.name[1:]}:5000"
+        return address_of(int(self.name[1:]))
 
     def leader_address(self) -> str | None:
         leader_id = self.replica.raft.leader_id if self.is_up else None
@@ -130,13 +137,25 @@ class GroupNode(SimNode):
 
     # -- starting
 
+    def boot(self) -> None:
+        if not self.is_gone:
+            super().boot()
+
+    def lose_everything(self) -> None:
+        """The machine is gone with its disk, for good."""
+        self.world.say(self.name, "loses its disk")
+        self.oracle.counts["emptied disks"] += 1
+        self.is_gone = True
+        self.crash(is_power_cut=False)
+
     def _open(self) -> None:
         self.store, recovered = Store.open(
             self.disk, fresh_node_id=self.node_id, holder="sim", options=self._options()
         )
         assert self.store.identity.node_id == self.node_id
         if not self.store.identity.group:
-            self.store.set_group(self.group.uuid, sorted(self.group.founders))
+            is_founder = self.node_id in self.group.founders
+            self.store.set_group(self.group.uuid, sorted(self.group.founders) if is_founder else ())
         if recovered.torn is not None:
             self.oracle.counts["torn writes"] += 1
         self._mono_base_us = self.world.now_us - self.world.random.randrange(SECOND_US)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rollmq.core.effects import AnyEffect, Assigned
-from rollmq.core.events import Assign, Members
+from rollmq.core.effects import Answer, AnyEffect, Assigned, Refused
+from rollmq.core.events import Assign, Member, Members
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
 from rollmq.core.members import Configuration, configuration_of
@@ -36,6 +36,7 @@ class GroupOracle(Oracle):
         """Of the committed entries."""
         self.configuration = founders
         """As of the last committed entry."""
+        self.members_event: Members | None = None
         self.leaders: dict[int, tuple[str, int]] = {}
         """By term: who led, in which of its lives."""
         self.entries: dict[tuple[int, int], tuple[bytes, int]] = {}
@@ -44,6 +45,11 @@ class GroupOracle(Oracle):
         """Sealed segments and snapshots by name: digest, and who had it first."""
         self.states: dict[int, tuple[str, str]] = {}
         """Digests of states by index, and who had it first."""
+
+    @property
+    def members(self) -> list[Member]:
+        """As of the last committed entry."""
+        return self.members_event.members if self.members_event is not None else []
 
     # -- laws
 
@@ -95,7 +101,14 @@ class GroupOracle(Oracle):
         self.lines.append(line)
         self.terms.append(event.term)
         if isinstance(event, Members):
-            self.configuration = configuration_of(event)
+            self._check_members(event)
+            self.configuration, self.members_event = configuration_of(event), event
+
+    def _check_members(self, event: Members) -> None:
+        """Thesis 4.1: one server at a time, so that majorities of neighbours have a node in common."""
+        before, after = self.configuration.voters, configuration_of(event).voters
+        if len(before ^ after) > 1:
+            raise Violation(f"entry {event.index} changes the votes of {sorted(before ^ after)} at once")
 
     def is_on_majority(self, node: "GroupNode", index: int, nodes: Sequence["GroupNode"]) -> None:
         """Rule 4: what a leader commits is on the disks of a majority, by the members it has in its log."""
@@ -143,6 +156,8 @@ class Witness(Oracle):
         """The snapshot that is being put in place of the log; 0: none."""
         self.writing: Write | None = None
         """What may be on disk in part."""
+        self._stale: list[AnyEffect] = []
+        """Answers of a leader that another one had replaced when it was asked: they must never leave."""
 
     def decided(self, lines: Sequence[bytes], *, first_index: int) -> None:
         """Its leader has just decided these. (Whether they follow each other is log matching's.)"""
@@ -153,9 +168,23 @@ class Witness(Oracle):
                 assert isinstance(event, Assign)
                 self._take_credit(event)
 
+    def asked(self, effects: Sequence[AnyEffect], term: int) -> None:
+        """What this node, which takes itself for the leader of `term`, has just decided to answer."""
+        if self.group.terms and self.group.terms[-1] > term:
+            self.counts["asked in vain"] += 1
+            self._stale += [
+                effect
+                for effect in effects
+                if isinstance(effect, Refused) or (isinstance(effect, Answer) and effect.is_read)
+            ]
+
     def told(self, effect: AnyEffect) -> None:
-        """P5, by this node's own commit index, which never runs ahead of the group's."""
+        """P5, by this node's own commit index, which never runs ahead of the group's; and section 8."""
         assert self.committed_index <= len(self.lines)
+        if any(effect is stale for stale in self._stale):
+            raise Violation(
+                f"{type(effect).__name__} of a leader that another had replaced when it was asked"
+            )
         if self.is_eager and isinstance(effect, Assigned) and effect.index > self.committed_index:
             if effect.job.enqueued_index > self.committed_index:
                 raise Violation(f"P5: {effect.event.job_id} is assigned early, and is itself not committed")
@@ -169,7 +198,8 @@ class Witness(Oracle):
         self.vote = write.hard_state or self.vote
         if write.truncate_from is not None:
             del self.on_disk[write.truncate_from - 1 :]
-        if write.first_index != len(self.on_disk) + 1:
+        # Term and vote alone may be written while a snapshot takes the log's place.
+        if write.lines and write.first_index != len(self.on_disk) + 1:
             raise Violation(f"entry {write.first_index} is written after entry {len(self.on_disk)}")
         self.on_disk += [term_of(line) for line in write.lines]
 
@@ -196,6 +226,7 @@ class Witness(Oracle):
     def crashed(self) -> None:
         """The node is gone; who was connected is not any more."""
         self.allowed.clear()
+        self._stale.clear()
         self.committed_index = 0
 
 

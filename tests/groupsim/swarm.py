@@ -33,6 +33,10 @@ class GroupFaults:
     transfer_every_us: int = 0
     hunt_every_us: int = 0
     """Whoever leads is killed, paused or cut off."""
+    members_every_us: int = 0
+    """An operator wishes to add, remove or replace a member, or a disk is emptied and its node replaced."""
+    clocks_every_us: int = 0
+    """All wall clocks go ahead at once, as after a night in which the group was down."""
     drift: float = 0.0
     """How far a monotonic clock may be too fast or too slow, as a share."""
 
@@ -60,8 +64,9 @@ def draw_group(random: Random) -> GroupSwarm:
     one.keep_history_bytes = random.choice([0, 20_000, 1 << 40])
     one.mark_every_us = random.choice([SECOND_US, 5 * SECOND_US, 20 * SECOND_US])
     one.raft = _raft(random)
+    one.node.believe = 0.0  # In a group no operator's word moves log time, but a majority's clocks.
     names = Swarm.__dataclass_fields__
-    return GroupSwarm(
+    swarm = GroupSwarm(
         **{name: getattr(one, name) for name in names},
         size=random.choice([3, 3, 3, 5]),
         peers=_peers(random),
@@ -70,6 +75,11 @@ def draw_group(random: Random) -> GroupSwarm:
         minority_dead=random.choice([0.0, 0.0, 1.0]),
         is_eager=random.random() < 0.15,
     )
+    if random.random() < 0.35:
+        swarm.group.members_every_us = random.choice([1, 3, 8]) * SECOND_US
+    if random.random() < 0.2:
+        swarm.group.clocks_every_us = random.choice([3, 10]) * SECOND_US
+    return swarm
 
 
 def _calm_the_traffic(one: Swarm, random: Random) -> None:

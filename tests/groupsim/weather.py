@@ -25,10 +25,21 @@ class GroupWeather:
             (self.faults.transfer_every_us, self._transfer),
             (self.faults.hunt_every_us, self._hunt),
             (group.swarm.peers.clog_every_us, self._clog),
+            (self.faults.members_every_us, group.operator.act),
+            (self.faults.clocks_every_us, self._all_clocks),
         ):
             self._every(mean_us, call)
         for node in group.nodes:
-            node.drift = 1.0 + self.faults.drift * (2 * self.world.random.random() - 1)
+            self._set_drift(node)
+        group.on_new_node = self._meet
+
+    def _set_drift(self, node: GroupNode) -> None:
+        node.drift = 1.0 + self.faults.drift * (2 * self.world.random.random() - 1)
+
+    def _meet(self, node: GroupNode) -> None:
+        """A machine that comes later is no better than the others."""
+        self.nodes_weather.append(Weather(self.world, node, self.group.swarm))
+        self._set_drift(node)
 
     def _every(self, mean_us: int, call: Callable[[], None]) -> None:
         if not mean_us:
@@ -171,6 +182,12 @@ class GroupWeather:
             self.world.after(self.world.between((0, 3 * SECOND_US)), self._heal)
         else:
             node.crash(is_power_cut=kind == 2)
+
+    def _all_clocks(self) -> None:
+        step_us = self.world.between((SECOND_US, 3_600 * SECOND_US))
+        self.world.say("clock", f"all step by {step_us / 1e6:.0f} s")
+        for node in self.group.nodes:
+            node.wall_offset_us += step_us
 
     def _clog(self) -> None:
         one, other = self.world.random.sample(self.group.nodes, 2)

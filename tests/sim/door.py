@@ -136,7 +136,11 @@ class SimDoor(Door):
         super().drop(conn)
 
     def _take_frame(self, conn: Conn, frame: Frame) -> None:
+        leader = self.host.leader
+        before_count = len(leader.desk.effects) if leader is not None else 0
         super()._take_frame(conn, frame)
+        if leader is not None:
+            self._oracle.asked(leader.desk.effects[before_count:], leader.desk.term)
         if not conn.worker_id or self.host.leader is None:
             return
         if frame.type == MsgType.HELLO_WORKER:

@@ -85,6 +85,9 @@ class Oracle:
         if allowed is not None and seen_count <= allowed[1]:
             self.allowed[worker_id] = (max(more - (allowed[1] - seen_count), 0), allowed[1])
 
+    def asked(self, effects: Sequence[AnyEffect], term: int) -> None:
+        """What a leader of this term has just decided to answer; alone it is always the only one."""
+
     # -- what is committed and told
 
     def committed(self, index: int) -> None:
