@@ -1,6 +1,7 @@
 """How a new node comes into a group (rule 8): it founds one with all its peers, or joins one that is there.
 
     every peer is empty, and all have found the same nodes  ->  founded: these are its voters
+    it finds no peer in the list but itself                 ->  founded, alone
     a peer is of a group whose founders or members name us  ->  admitted
     anything else                                           ->  wait, and say for whom or for what
 
@@ -36,13 +37,12 @@ class Forming:
         self._ids: dict[str, str] = {}
         self._said: dict[str, LeaderHelloHeader] = {}
         """The newest answer at each address."""
-        self.formed: Formed | None = None
+        self.formed: Formed | None = self._founded()
 
     @property
     def founders(self) -> tuple[str, ...]:
         """All whom this node would found a group with; empty while somebody is missing."""
-        is_complete = bool(self._said) and not self._missing
-        if not is_complete or any(not hello.is_empty for hello in self._said.values()):
+        if self._missing or any(not hello.is_empty for hello in self._said.values()):
             return ()
         return tuple(sorted({self.node_id, *(hello.node_id for hello in self._said.values())}))
 
@@ -56,6 +56,7 @@ class Forming:
     def itself(self, address: str) -> None:
         """This address of the list is our own: nobody to wait for."""
         self._missing.discard(address)
+        self.formed = self.formed or self._founded()
 
     def _admitted(self, hello: LeaderHelloHeader) -> Formed | None:
         if not hello.group:

@@ -155,12 +155,15 @@ class FormingNode:
             self._refused.pop(dialed, None)
             self.forming.heard(dialed, hello)
             self._tell_what_is_found()
-        if self.forming.formed is not None and not self.formed.done():
-            self.formed.set_result(self.forming.formed)
+        self._look_whether_formed()
 
     def peer_refused(self, address: str, code: str, text: str) -> None:
         """It is said until it is mended."""
         self._refused[address] = f"{code}: {text}"
+
+    def _look_whether_formed(self) -> None:
+        if self.forming.formed is not None and not self.formed.done():
+            self.formed.set_result(self.forming.formed)
 
     def _tell_what_is_found(self) -> None:
         self.peers.me = replace(self.peers.me, founders=self.forming.founders)
@@ -172,6 +175,7 @@ class FormingNode:
         now_us = mono_us()
         for address in self.peers.own_addresses():
             self.forming.itself(address)
+        self._look_whether_formed()
         if now_us >= self._ask_us:
             self._ask_us = now_us + ASK_EVERY_US
             self.peers.ask_again()
