@@ -84,7 +84,7 @@ class RealNode:
     def status(self) -> dict[str, Any] | None:
         """What it says of itself; None while it does not answer."""
         try:
-            with OperatorConnection(self.address, by="test", timeout_s=2.0) as connection:
+            with OperatorConnection(f"127.0.0.1:{self.port}", by="test", timeout_s=2.0) as connection:
                 found = connection.ask("status")
         except (OperatorError, OSError):
             return None

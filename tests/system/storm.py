@@ -1,0 +1,97 @@
+"""One storm with real processes: weather over a group, clients and workers at work; then calm, and the proof.
+
+The verdict depends on no clock: rounds are made until the time is over, and everything waited for is a fact.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.group.real_group import wait_for
+from tests.system.crew import SETTLE_S, Crew, running_crew
+from tests.system.nodes import Gated, running_gated
+from tests.system.proof import Books, prove
+from tests.system.weather import Weather
+
+TOLD_BYTES = 4_000
+"""Some twenty jobs: it works again."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a storm was."""
+
+    seed: int
+    size: int
+    rounds: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{count:,} {name}" for name, count in sorted(self.counts.items()))
+        return f"seed {self.seed}, {self.size} node(s): {self.rounds} rounds, lost 0: {said}"
+
+
+def run_storm(
+    folder: Path, *, seed: int, size: int, seconds: float, echo: Callable[[str], None] = lambda _text: None
+) -> Report:
+    """Raise AssertionError with what was not as promised; the folder has everything that was written."""
+    chance = random.Random(seed)
+    report = Report(seed, size)
+    with (
+        running_gated(folder, size) as (group, network),
+        running_crew(folder, group.servers) as crew,
+    ):
+        weather = Weather(group, network, crew, chance)
+        goes_on(group, crew)
+        begin_s = time.monotonic()
+        while time.monotonic() < begin_s + seconds:
+            fault = weather.draw()
+            spent_s = time.monotonic() - begin_s
+            echo(f"{spent_s:6.2f} s, round {report.rounds}: {fault.__name__}")
+            fault()
+            report.rounds += 1
+            all_run(group)
+            if chance.random() < 0.6:
+                goes_on(group, crew)
+        goes_on(group, crew)
+        settle(group, crew)
+        clients, workers = [c.name for c in crew.clients], [w.name for w in crew.workers]
+        report.counts.update(weather.counts)
+    books = Books.read(folder, clients=clients, workers=workers)
+    report.counts.update(prove([node.state for node in group.nodes], books))
+    return report
+
+
+def all_run(group: Gated) -> None:
+    """No node has ended but by our hand."""
+    for node in group.nodes:
+        assert node.is_running, node.log_text()[-3000:]
+
+
+def goes_on(group: Gated, crew: Crew) -> None:
+    """Clients are told more of their jobs' ends from now on."""
+    goal = crew.told_bytes() + TOLD_BYTES
+
+    def look() -> bool:
+        all_run(group)
+        return crew.told_bytes() >= goal
+
+    wait_for(look, f"it goes on; {[node.status() for node in group.nodes]}", limit_s=SETTLE_S)
+
+
+def settle(group: Gated, crew: Crew) -> None:
+    """Everything accepted ends; everybody stops politely, nodes when they are even."""
+    crew.finish()
+    leader = group.leader()
+
+    def is_done() -> bool:
+        status = leader.status()
+        return status is not None and status["queued"] == status["inflight"] == 0
+
+    wait_for(is_done, "no job is left", limit_s=SETTLE_S)
+    group.wait_until_even()
+    for node in group.nodes:
+        assert node.stop() == 0, node.log_text()[-2000:]
