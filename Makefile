@@ -6,10 +6,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 STAMP := .venv/.setup-done
 
-.PHONY: help setup demo test check fix storm plant bench compiled fuzz
+.PHONY: help setup demo test check fix storm storm-real plant bench compiled fuzz
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## create .venv and install rollmq with all that development needs
 
@@ -45,6 +45,9 @@ fix: setup ## format, fix what the linter can, renew the generated docs
 
 storm: setup ## simulator seeds until stopped, groups and single nodes in turns (SECONDS=n bounds it)
 	$(PY) -m tests.groupsim storm --both $(if $(SECONDS),--seconds $(SECONDS))
+
+storm-real: setup ## real processes killed, stopped and cut off at random until stopped (SECONDS=n, NODES=1 or 3)
+	$(PY) -m tests.system storm $(if $(SECONDS),--seconds $(SECONDS)) $(if $(NODES),--nodes $(NODES))
 
 plant: setup ## apply known bugs one by one: each must turn its test red
 	$(PY) -m tests.plant
