@@ -59,8 +59,13 @@ class RealNode:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def is_running(self) -> bool:
+        """It was started and has not ended."""
+        return self.process is not None and self.process.poll() is None
+
     def start(self) -> None:
-        assert self.process is None or self.process.poll() is not None, "it has ended"
+        assert not self.is_running
         command = [sys.executable, "-m", "rollmq", "serve", str(self.port), "--state", str(self.state)]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen([*command, *self.options], stderr=log, stdout=log)
@@ -71,7 +76,7 @@ class RealNode:
 
     def kill(self) -> None:
         """As a crash of the process: nothing is said any more."""
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None and self.is_running:
             self.process.kill()
             self.process.wait()
 
@@ -109,7 +114,7 @@ class RealGroup:
 
     def kill(self) -> None:
         for node in self.nodes:
-            if node.process is not None and node.process.poll() is None:
+            if node.is_running:
                 with contextlib.suppress(ProcessLookupError):
                     node.signal(signal.SIGCONT)
                 node.kill()

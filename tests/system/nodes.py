@@ -33,11 +33,6 @@ class GatedNode(RealNode):
         except (OperatorError, OSError):
             return False
 
-    @property
-    def is_running(self) -> bool:
-        """It was started and has not ended."""
-        return self.process is not None and self.process.poll() is None
-
 
 class Gated(RealGroup):
     """One node without peers, or a group."""

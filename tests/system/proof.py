@@ -20,7 +20,7 @@ from rollmq.store.verify import verify_directory
 from tests.core.audit import audit as audit_machine
 from tests.group.real_group import lines_of, sealed_of
 from tests.pipeline.plain_fold import ENDED, PlainFold
-from tests.system.crew import runs_path
+from tests.system.crew import Crew, runs_path
 from tests.system.receipts import notes_of
 from tests.system.shopper import CAP, begun_path, receipts_path
 
@@ -42,15 +42,15 @@ class Books:
     begun_count: int = 0
 
     @classmethod
-    def read(cls, folder: Path, *, clients: Sequence[str], workers: Sequence[str]) -> "Books":
+    def of(cls, crew: Crew) -> "Books":
         """All of them."""
         books = cls()
-        for name in clients:
-            books.begun_count += len(notes_of(begun_path(folder, name)))
-            for note in notes_of(receipts_path(folder, name)):
+        for client in crew.clients:
+            books.begun_count += len(notes_of(begun_path(crew.folder, client.name)))
+            for note in notes_of(receipts_path(crew.folder, client.name)):
                 books._take(note)
-        for name in workers:
-            for note in notes_of(runs_path(folder, name)):
+        for worker in crew.workers:
+            for note in notes_of(runs_path(crew.folder, worker.name)):
                 books.runs[note["job_id"], note["attempt"], note["worker"]] += 1
         return books
 

@@ -6,11 +6,11 @@ The verdict depends on no clock: rounds are made until the time is over, and eve
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.group.real_group import wait_for
+from tests.group.real_group import RealNode, wait_for
 from tests.system.crew import SETTLE_S, Crew, running_crew
 from tests.system.nodes import Gated, running_gated
 from tests.system.proof import Books, prove
@@ -53,30 +53,28 @@ def run_storm(
             echo(f"{spent_s:6.2f} s, round {report.rounds}: {fault.__name__}")
             fault()
             report.rounds += 1
-            all_run(group)
+            all_run(group.nodes)
             if chance.random() < 0.6:
                 goes_on(group, crew)
         goes_on(group, crew)
         settle(group, crew)
-        clients, workers = [c.name for c in crew.clients], [w.name for w in crew.workers]
         report.counts.update(weather.counts)
-    books = Books.read(folder, clients=clients, workers=workers)
-    report.counts.update(prove([node.state for node in group.nodes], books))
+    report.counts.update(prove([node.state for node in group.nodes], Books.of(crew)))
     return report
 
 
-def all_run(group: Gated) -> None:
+def all_run(nodes: Sequence[RealNode]) -> None:
     """No node has ended but by our hand."""
-    for node in group.nodes:
+    for node in nodes:
         assert node.is_running, node.log_text()[-3000:]
 
 
-def goes_on(group: Gated, crew: Crew) -> None:
-    """Clients are told more of their jobs' ends from now on."""
+def goes_on(group: Gated, crew: Crew, *, among: Sequence[RealNode] = ()) -> None:
+    """Clients are told more of their jobs' ends from now on, and all nodes run, or those named."""
     goal = crew.told_bytes() + TOLD_BYTES
 
     def look() -> bool:
-        all_run(group)
+        all_run(among or group.nodes)
         return crew.told_bytes() >= goal
 
     wait_for(look, f"it goes on; {[node.status() for node in group.nodes]}", limit_s=SETTLE_S)

@@ -114,6 +114,7 @@ def test_a_client_that_takes_none_of_its_results_is_cut_and_they_are_kept_for_it
                     assert (await client.result(job_id.hex(), SOON_S)).result == big
                 await until_connections(client, 3)
                 await works_on(client)
+            slow.transport.abort()
             # Payloads were there before; results take their places, and what waits for the reader is bounded.
             assert rss_bytes(node.process.pid) - before < count * len(big) + 2 * limits.UNSENT_BYTES_MAX
 
