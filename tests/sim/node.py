@@ -210,9 +210,9 @@ class SimNode:
         self.later(self.swarm.tick_us, self._tick)
         self._ticks += 1
         self.set_time()
+        self.replica.tell_disk(is_low=self.store.is_disk_low())
         leader = self.replica.leader
         if leader is not None:
-            leader.intake.is_disk_low = self.store.is_disk_low()
             self._settle(leader)
         self.replica.tick()
         self.door.tick()

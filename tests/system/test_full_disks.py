@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from rollmq import Client
+from rollmq import Client, Job
 from rollmq.errors import SubmitRefused
 from rollmq.store.disk import OsDisk
 from rollmq.store.verify import verify_directory
@@ -35,29 +34,13 @@ def test_a_node_on_a_full_disk_stops_says_why_and_goes_on_without_loss(
         return
     with small_disk(tmp_path / "disk", mib=256) as disk:
         with running_node(disk.path / "state", *LOW) as node:
-            ids = asyncio.run(fills_up(node, disk))
-            assert node.wait() == 1
-            told = "\n".join(node.lines)
-            assert "No space left on device" in told
-            assert "Free some disk space and start the node again" in told
-            assert "Traceback" not in told
-        with running_node(disk.path / "state", *LOW) as again:
-            assert any("event=disk_full" in line for line in again.lines)
-            asyncio.run(empties(again, disk, ids))
-            assert again.stop() == 0
-        assert verify_directory(OsDisk(disk.path / "state")).is_clean
+            asyncio.run(fills_up(node, disk))
+        assert verify_directory(OsDisk(node.state)).is_clean
 
 
-@contextlib.asynccontextmanager
-async def shopping(node: RunningNode) -> AsyncIterator[Client]:
-    """A client; a story that hangs fails."""
+async def fills_up(node: RunningNode, disk: SmallDisk) -> None:
+    """First its disk is low: no submits, but acks. Then it is full."""
     async with asyncio.timeout(SOON_S), Client(node.server) as client:
-        yield client
-
-
-async def fills_up(node: RunningNode, disk: SmallDisk) -> list[str]:
-    """First low: no submits, but acks. Then full. Returns the jobs that are still to be run."""
-    async with shopping(node) as client:
         jobs = [await client.submit("echo", b"%d" % number) for number in range(100)]
         disk.fill(leave_bytes=50 * MIB)
         while not (await client.status()).is_disk_low:
@@ -72,8 +55,29 @@ async def fills_up(node: RunningNode, disk: SmallDisk) -> list[str]:
         rest = [await client.submit("echo", b"%d" % number) for number in range(100)]
         disk.fill()
         async with working(node.server):
-            await asyncio.to_thread(node.process.wait)
-    return [job.id for job in rest]
+            assert await asyncio.to_thread(node.wait) == 1
+            told = "\n".join(node.lines)
+            assert "No space left on device" in told
+            assert "Free some disk space and start the node again" in told
+            assert "Traceback" not in told
+            await begins_again(node, disk, client, rest)
+
+
+async def begins_again(node: RunningNode, disk: SmallDisk, client: Client, jobs: list[Job]) -> None:
+    """On the ballast alone the queue empties; with room it takes submits again."""
+    again = await asyncio.to_thread(lambda: RunningNode(node.state, *LOW, port=node.port))
+    try:
+        assert any("event=disk_full" in line for line in again.lines)
+        with pytest.raises(SubmitRefused, match="disk_low"):
+            await client.submit("echo")
+        for number, job in enumerate(jobs):
+            assert (await job.result()).result == b"%d" % number
+        disk.free()
+        await has_room(client)
+        assert (await (await client.submit("echo", b"again")).result()).result == b"again"
+        assert await asyncio.to_thread(again.stop) == 0
+    finally:
+        again.process.kill()
 
 
 async def has_room(client: Client) -> None:
@@ -85,18 +89,6 @@ async def has_room(client: Client) -> None:
             await asyncio.sleep(0.05)
         else:
             return
-
-
-async def empties(node: RunningNode, disk: SmallDisk, ids: list[str]) -> None:
-    """On the ballast alone the queue empties; with room it takes submits again."""
-    async with shopping(node) as client, working(node.server):
-        with pytest.raises(SubmitRefused, match="disk_low"):
-            await client.submit("echo")
-        for number, job_id in enumerate(ids):
-            assert (await client.result(job_id)).result == b"%d" % number
-        disk.free()
-        await has_room(client)
-        assert (await (await client.submit("echo", b"again")).result()).result == b"again"
 
 
 def ended(node: RealNode) -> int:

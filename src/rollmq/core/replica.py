@@ -62,6 +62,8 @@ class Replica:
         """Invariant: set exactly while this node leads and its noop is proposed."""
         self.snapshot: tuple[int, str] = (0, "")
         """Index and digest of the newest snapshot on this node's disk; the host tells."""
+        self.is_disk_low = False
+        """A leader refuses submits meanwhile; the host tells, with `tell_disk`."""
         self._segment = segment
         """Invariant: its next index is the machine's."""
         self._group = group
@@ -134,6 +136,12 @@ class Replica:
         self._log_time.step(wall_us)
         desk.set_time(self._log_time.read(mono_us=self._mono_us, wall_us=self._wall_us))
         self.leader.liveness.time_stepped(desk.now_us - before_us)
+
+    def tell_disk(self, *, is_low: bool) -> None:
+        """What the host found; it holds from here on, also for a leader that is yet to come."""
+        self.is_disk_low = is_low
+        if self.leader is not None:
+            self.leader.intake.is_disk_low = is_low
 
     def tick(self) -> None:
         """Carry out what is due at the leader, and end the segment if it is time. A few times a second."""
@@ -328,6 +336,7 @@ class Replica:
             self._log_time.step(self._wall_us)
         now_us = self._log_time.read(mono_us=self._mono_us, wall_us=self._wall_us)
         leader = Leader(self.machine, term=self.raft.term, jitter=self._jitter, now_us=now_us)
+        leader.intake.is_disk_low = self.is_disk_low
         self._segment.add_all(leader.desk.lines)
         self.raft.propose_noop(leader.desk.take_lines()[0])
         leader.found_group(group=self._group, node_ids=self._founders)

@@ -235,8 +235,8 @@ class ClusterNode:
             accepted_count=self.door.teller.accepted_count,
             assigned_count=self.door.teller.assigned_count,
             ended_count=self.door.teller.ended_count,
-            is_disk_low=self.upkeep.disk.is_low,
-            disk_free_bytes=self.upkeep.disk.free_bytes,
+            is_disk_low=self.replica.is_disk_low,
+            disk_free_bytes=self.upkeep.disk_free_bytes,
             fold_failures_count=self.upkeep.fold_failures_in_row,
             fold_failure=self.upkeep.fold_failure,
             archive=self.upkeep.archive.facts if self.upkeep.archive is not None else None,
@@ -399,9 +399,6 @@ class ClusterNode:
     def _tick(self) -> None:
         self._ticker = self.loop.call_later(TICK_S, self._tick)
         self._read_clocks()
-        leader = self.leader
-        if leader is not None:
-            leader.intake.is_disk_low = self.upkeep.disk.is_low
         self.replica.tick()
         if self.replica.offered_to is not None:
             self._log("leadership_offered", node=self.replica.offered_to, reason="this node's clock is off")

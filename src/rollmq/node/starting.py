@@ -93,4 +93,6 @@ def start(
         store.close()
         raise
     name_snapshot(store, replica)
+    # Before anything is served: a node on a full disk takes no submit, not even its first.
+    replica.tell_disk(is_low=store.is_disk_low())
     return Started(store, replica, opened.disk, opened.recovered, mono_us() - began_us)

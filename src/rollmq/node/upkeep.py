@@ -6,7 +6,7 @@ and shown (rule 6).
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rollmq.core.raft_ready import SnapshotFacts
 from rollmq.core.replica import Replica
@@ -21,12 +21,12 @@ LOOK_EVERY_US: Final = 1_000_000
 """How often the disk and the helper are looked at."""
 
 
-class DiskView:
-    """What the last look found; read on the loop."""
+class Look(NamedTuple):
+    """What a look found."""
 
-    def __init__(self) -> None:
-        self.is_low = False
-        self.free_bytes: int | None = None
+    free_bytes: int
+    is_low: bool
+    done: FoldDone | None
 
 
 class Upkeep:
@@ -51,7 +51,8 @@ class Upkeep:
         self._look_again_us = 0
         self._failures_told = 0
         self.archive = archive
-        self.disk = DiskView()
+        self.disk_free_bytes: int | None = None
+        """As the last look found it."""
 
     @property
     def fold_failures_in_row(self) -> int:
@@ -77,12 +78,11 @@ class Upkeep:
         confirmed = min(taken, default=None)
         log_us = replica.machine.last_at_us
 
-        def step() -> FoldDone | None:
-            self.disk.free_bytes = self._free_bytes()
-            self.disk.is_low = self._store.is_disk_low()
-            return self._step(now_us, log_us, confirmed)
+        def step() -> Look:
+            free_bytes, is_low = self._free_bytes(), self._store.is_disk_low()
+            return Look(free_bytes, is_low, self._step(now_us, log_us, confirmed))
 
-        self._thread.do(step, lambda done: self._looked(replica, done))
+        self._thread.do(step, lambda look: self._looked(replica, look))
 
     def seal(self, commit_index: int) -> None:
         """A marker is committed: seal up to it."""
@@ -120,8 +120,10 @@ class Upkeep:
 
     # -- back on the loop
 
-    def _looked(self, replica: Replica, done: FoldDone | None) -> None:
+    def _looked(self, replica: Replica, look: Look) -> None:
         self._is_looking = False
+        self.disk_free_bytes, done = look.free_bytes, look.done
+        replica.tell_disk(is_low=look.is_low)
         if self._helper.failures_count > self._failures_told:
             self._failures_told = self._helper.failures_count
             self._log("fold_failed", count=self._failures_told, reason=self._helper.last_error)
