@@ -7,6 +7,7 @@ have ended. What it is told that cannot be true is written down as a lie.
 """
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -121,15 +122,15 @@ class Shopper:
             return job
 
     async def _cancel(self, job: Any, order: Order) -> None:
-        while True:
-            try:
-                await job.cancel("changed my mind")
-            except RequestUnknown:
-                continue
-            except RequestRefused as error:
-                if error.code != "job_finished":  # an earlier try, of unknown outcome, did it
-                    self._lie(order, job.id, f"a cancel was refused: {error}")
-            return
+        is_answered = False
+        while not is_answered:
+            with contextlib.suppress(RequestUnknown):  # repeating it is safe
+                try:
+                    await job.cancel("changed my mind")
+                except RequestRefused as error:
+                    if error.code != "job_finished":  # an earlier try, of unknown outcome, did it
+                        self._lie(order, job.id, f"a cancel was refused: {error}")
+                is_answered = True
 
     def _ended(self, order: Order, job_id: str, outcome: Outcome) -> None:
         is_right = outcome.state in order.states and outcome.job_id == job_id
