@@ -47,7 +47,7 @@ def check_tables(history: History, folds: list[PlainFold]) -> None:
 def test_attempts_of_the_story_are_as_it_tells_them(spark: Any, tmp_path: Path) -> None:
     story(tmp_path)
     events = job_events(spark.read.format("rollmq").load(str(tmp_path)))
-    found = silver.attempts(silver.folded(events)).select(
+    found = silver.attempts(silver.lives(events)).select(
         "job_id", "life", "attempt", "worker_id", "started", "outcome", "reason", "wait_us", "run_us"
     )
     expected = spark.createDataFrame(
@@ -66,7 +66,7 @@ def test_attempts_of_the_story_are_as_it_tells_them(spark: Any, tmp_path: Path) 
 def test_jobs_of_the_story_are_as_it_tells_them(spark: Any, tmp_path: Path) -> None:
     story(tmp_path)
     events = job_events(spark.read.format("rollmq").load(str(tmp_path)))
-    found = silver.jobs(silver.folded(events)).select(
+    found = silver.jobs(silver.lives(events)).select(
         "job_id", "life", "state", "reason", "attempts", "starts", "tries", "error_type", "closed_index"
     )
     expected = spark.createDataFrame(

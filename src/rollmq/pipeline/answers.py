@@ -107,7 +107,7 @@ def _standing(history: History, published: Published, indexes: dict[str, int]) -
     jobs = closed.select("group", "job_id").unionByName(still.select("group", "job_id")).distinct()
     events = job_events(history.table(EVENTS.name, published).where(F.col("index") <= as_of))
     then = silver.open_jobs(
-        silver.jobs(silver.folded(events.join(jobs, on=["group", "job_id"], how="left_semi")))
+        silver.jobs(silver.lives(events.join(jobs, on=["group", "job_id"], how="left_semi")))
     )
     return (
         then.groupBy("group", "exec")

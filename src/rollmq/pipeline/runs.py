@@ -34,8 +34,8 @@ from rollmq.pipeline.tables import (
 )
 from rollmq.pipeline.warehouse import Published, Reached, Run, Warehouse
 
-FEW_ROWS: Final = 500_000
-"""Up to so many rows are written as one file: many small files cost every reader."""
+FEW_LIVES: Final = 200_000
+"""Up to so many are written as one file of each table: many small files cost every reader."""
 KEEP_HOURS: Final = 168
 """Files that no version needs any more are kept for readers of older versions: a week."""
 
@@ -212,19 +212,19 @@ class History:
         ]
         events = job_events(run.frame(self.spark, EVENTS).where(_any(new)))
         held = run.frame(self.spark, OPEN_EVENTS)
-        staged = run.staging("folded")
-        silver.folded(held.unionByName(events)).write.parquet(staged)
-        folded = self.spark.read.parquet(staged)
-        few = _is_few(folded.count())
+        staged = run.staging("lives")
+        silver.lives(held.unionByName(events)).write.option("compression", "snappy").parquet(staged)
+        lives = self.spark.read.parquet(staged)
+        few = lives.count() <= FEW_LIVES
         since = {group: each.silver_index for group, each in reached.items()}
         is_new = F.col("closed_index") > _silver_index(since)
 
-        attempts = silver.attempts(folded).where(F.col("closed_index").isNull() | is_new).drop("closed_index")
+        attempts = silver.attempts(lives).where(F.col("closed_index").isNull() | is_new).drop("closed_index")
         self._write(run, ATTEMPTS, attempts, few, report, replaces_open=True)
-        all_jobs = silver.jobs(folded)
+        all_jobs = silver.jobs(lives)
         self._write(run, JOBS_CLOSED, all_jobs.where(is_new), few, report)
         self._write(run, JOBS_OPEN, silver.open_jobs(all_jobs), few, report, replaces=True)
-        self._write(run, OPEN_EVENTS, silver.open_events(folded), few, report, replaces=True)
+        self._write(run, OPEN_EVENTS, silver.open_events(lives), few, report, replaces=True)
         for group, each in reached.items():
             reached[group] = Reached(each.bronze_index, each.bronze_index, each.at_us)
 
@@ -274,7 +274,3 @@ def _silver_index(since: Mapping[str, int]) -> Column:
     for group, index in since.items():
         found = F.when(F.col("group") == group, index).otherwise(found)
     return found
-
-
-def _is_few(count: int) -> bool:
-    return count <= FEW_ROWS

@@ -128,6 +128,8 @@ def _defaults(master: str) -> dict[str, str]:
         # Job ids and numbers, not words: what is not asked for should not be read.
         "spark.sql.parquet.filterPushdown": "true",
         "spark.sql.parquet.compression.codec": "zstd",
+        # A job's events arrive sorted: gathering them needs no hash table that would only be sorted again.
+        "spark.sql.execution.useObjectHashAggregateExec": "false",
         "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     }
     if _is_local(master):

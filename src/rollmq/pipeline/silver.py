@@ -1,15 +1,16 @@
 """From events of jobs to what happened to each job: attempts, open jobs, closed jobs.
 
-One shuffle and one sort by job and index; all else is a window over a job's own events, so it spills and
-never holds more than one job. A job that spans runs comes out as if there had been one run: the events of
-open jobs are kept (`open_events`) and looked at again together with the new ones.
+One shuffle gathers each job's events into one row, its *story*, in order. All else looks into that row: no
+second shuffle, no windows, and never more than one job in memory. A job that spans runs comes out as if there
+had been one run: the events of open jobs are kept (`open_events`) and put before the new ones.
 
 DataFrame in, DataFrame out. It writes nothing.
 """
 
+from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rollmq.pipeline.schema import ENDINGS
@@ -29,109 +30,113 @@ _OF_JOB: Final = (
     "key",
     "headers",
     "payload_bytes",
+    "expires_at_us",
+    "timeout_us",
     "tries_max",
-    "not_before_us",
 )
-"""What only an enqueue says."""
-
-_OF_NEXT: Final = (
-    "index",
-    "type",
-    "at_us",
-    "fence_term",
-    "fence_index",
-    "started",
-    "tries",
-    "held_us",
-    "run_us",
-    "reason",
-    "error_type",
-    "error_message",
-    "counted",
-)
+"""What only an enqueue says: kept once per job, and not in each of its events."""
+_OF_EVENT: Final = tuple(name for name in JOB_EVENT if name not in ("group", "job_id", "index", *_OF_JOB))
 
 
-def folded(job_events: DataFrame) -> DataFrame:
-    """Each event of a job with what it meant: its job's data, life, counts so far, and what came next."""
-    job = Window.partitionBy("group", "job_id").orderBy("index")
-    so_far = job.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    whole = job.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+def lives(job_events: DataFrame) -> DataFrame:
+    """One row per life of a job: its events in order, what the enqueue said, and how it was closed, if it was.
+
+    A life ends where the next one begins. `is_open` is the job's: something may still happen to it.
+    """
     kind = F.col("type")
-    begins = kind.isin(*BEGINNINGS)
-    events = job_events.select(
-        "*",
-        F.first(F.when(kind == "enqueue", F.struct("index", "at_us", *_OF_JOB)), True)
-        .over(so_far)
-        .alias("job"),
-        F.sum((kind == "redrive").cast("int")).over(so_far).alias("redriven"),
-        F.sum((kind == "assign").cast("int")).over(so_far).alias("assigns"),
-        F.sum(F.coalesce("started", F.lit(False)).cast("int")).over(so_far).alias("all_starts"),
-        F.last(F.when(kind == "assign", F.col("at_us")), True).over(so_far).alias("assigned_us"),
-        F.last(F.when(kind == "assign", F.col("worker_id")), True).over(so_far).alias("last_worker"),
-        F.last(F.when(begins, F.lit(0)).when(_has_tries(), F.col("tries")), True)
-        .over(so_far)
-        .alias("life_tries"),
-        F.last(_error(begins), True).over(so_far).alias("error"),
-        F.lag("type").over(job).alias("type_before"),
-        F.lead(F.struct(*_OF_NEXT), 1).over(job).alias("next"),
-        F.lead(F.struct("index", "type", "fence_index"), 2).over(job).alias("after_next"),
-        F.collect_list(F.when(kind == "redrive", F.struct("index", "at_us"))).over(whole).alias("redrives"),
-        F.max(F.when(kind.isin(*CLOSING), F.struct("index", "at_us"))).over(whole).alias("end"),
+    stories = (
+        job_events.repartition("group", "job_id")
+        .sortWithinPartitions("group", "job_id")
+        .groupBy("group", "job_id")
+        .agg(
+            F.array_sort(F.collect_list(F.struct("index", *_OF_EVENT))).alias("story"),
+            F.first(F.when(kind == "enqueue", F.struct("index", "at_us", "not_before_us", *_OF_JOB)), True)
+            .alias("job"),
+        )
     )
-    return _with_life(events, so_far)
-
-
-def _with_life(events: DataFrame, so_far: object) -> DataFrame:
-    """What is counted from the beginning of a life."""
-    kind = F.col("type")
-    begins = kind.isin(*BEGINNINGS)
-    at_beginning = F.struct("at_us", "assigns", "all_starts")
-    is_first_assign = (kind == "assign") & F.col("type_before").isin(*BEGINNINGS)
-    life = F.col("redriven") + 1
-    closed = F.when(life <= F.size("redrives"), F.get("redrives", F.col("redriven"))).otherwise(F.col("end"))
-    return events.select(
+    begins = F.transform("story", lambda event, at: F.when(_begins(event) | (at == 0), at + 1))
+    split = stories.select(
         "*",
-        life.cast("int").alias("life"),
-        F.last(F.when(begins, at_beginning), True).over(so_far).alias("began"),
-        F.last(F.when(is_first_assign, F.col("at_us")), True).over(so_far).alias("first_assigned_us"),
-        closed.alias("closed"),
-        (F.col("next").isNull() | (F.col("next.type") == "redrive")).alias("is_life_end"),
+        F.filter(begins, lambda at: at.isNotNull()).alias("begins"),
+        _last_of("story", lambda event: event["type"].isin(*CLOSING)).alias("end"),
+    )
+    each = F.transform(
+        "begins",
+        lambda at, number: F.struct(
+            number.alias("number"), at.alias("at"), F.get("begins", number + 1).alias("following")
+        ),
+    )
+    # A shortened history may begin in a later life: then the first thing known of the job is a redrive.
+    earlier = F.when(F.get("story", F.lit(0))["type"] == "redrive", 2).otherwise(1)
+    following = F.get("story", F.col("life.following") - 1)
+    closed = F.when(F.col("life.following").isNull(), F.col("end")).otherwise(following)
+    until = F.coalesce("life.following", F.size("story") + 1)
+    return split.select("*", F.explode(each).alias("life")).select(
+        "group",
+        "job_id",
+        "job",
+        (F.col("life.number") + earlier).cast("int").alias("life"),
+        F.slice("story", F.col("life.at"), until - F.col("life.at")).alias("events"),
+        F.when(closed.isNotNull(), F.struct(closed["index"].alias("index"), closed["at_us"].alias("at_us")))
+        .alias("closed"),
+        F.col("end").isNull().alias("is_open"),
     )
 
 
-def _has_tries() -> Column:
+def _begins(event: Column) -> Column:
+    return event["type"].isin(*BEGINNINGS)
+
+
+def _last_of(events: str, wanted: Callable[[Column], Column]) -> Column:
+    """The last of the events that are wanted; null when none is."""
+    return F.try_element_at(F.filter(events, wanted), F.lit(-1))
+
+
+def _has_tries(event: Column) -> Column:
     """An event that ends an attempt says its life's tries; of a queued job only a cancel knows them."""
-    is_ending = F.col("type").isin(*ENDINGS)
-    return is_ending & (F.col("fence_index").isNotNull() | (F.col("type") == "cancel"))
+    is_ending = event["type"].isin(*ENDINGS)
+    return is_ending & (event["fence_index"].isNotNull() | (event["type"] == "cancel"))
 
 
-def _error(begins: Column) -> Column:
-    """What an event adds to a job's errors, in the words of the queue; a new life begins without."""
-    kind = F.col("type")
-    said = F.struct(F.col("error_type"), F.col("error_message"))
-    lost = F.struct(
-        F.lit("WorkerLost").alias("error_type"),
-        F.concat("worker_id", F.lit(" went away while it ran")).alias("error_message"),
-    )
-    late = F.struct(
-        F.lit("Timeout").alias("error_type"),
-        F.lit("the handler ran over its time").alias("error_message"),
-    )
-    none = F.struct(
-        F.lit(None).cast("string").alias("error_type"), F.lit(None).cast("string").alias("error_message")
-    )
+def _error(event: Column) -> Column:
+    """What an event adds to a job's errors, in the words of the queue; null when nothing."""
+    kind = event["type"]
+
+    def error(kind: Column, message: Column) -> Column:
+        return F.struct(kind.alias("error_type"), message.alias("error_message"))
+
+    said = error(event["error_type"], event["error_message"])
+    lost = error(F.lit("WorkerLost"), F.concat(event["worker_id"], F.lit(" went away while it ran")))
+    late = error(F.lit("Timeout"), F.lit("the handler ran over its time"))
     return (
-        F.when(begins, none)
-        .when((kind == "fail_requeue") & F.col("counted"), said)
-        .when((kind == "dlq") & (F.col("error_type") != ""), said)
+        F.when((kind == "fail_requeue") & event["counted"], said)
+        .when((kind == "dlq") & (event["error_type"] != ""), said)
         .when(kind == "timeout_requeue", late)
-        .when((kind == "worker_down_requeue") & (F.col("reason") == "gone") & F.col("started"), lost)
+        .when((kind == "worker_down_requeue") & (event["reason"] == "gone") & event["started"], lost)
     )
 
 
-def attempts(events: DataFrame) -> DataFrame:
-    """Each assign with the event that ended it; `outcome` is null while it runs. From `folded`."""
-    ended = F.col("next.type").isin(*ENDINGS) & (F.col("next.fence_index") == F.col("index"))
+def attempts(lives: DataFrame) -> DataFrame:
+    """Each assign with the event that ended it; `outcome` is null while it runs. From `lives`."""
+    with_next = F.transform(
+        "events",
+        lambda event, at: F.struct(
+            event.alias("assign"),
+            F.get("events", at + 1).alias("next"),
+            F.get("events", at + 2).alias("after_next"),
+        ),
+    )
+    assigned = lives.select(
+        "group",
+        "job_id",
+        F.col("job.index").alias("enqueue_index"),
+        "life",
+        F.col("job.client_id").alias("client_id"),
+        F.col("job.exec").alias("exec"),
+        "closed",
+        F.inline(F.filter(with_next, lambda each: each["assign"]["type"] == "assign")),
+    )
+    ended = F.col("next.type").isin(*ENDINGS) & (F.col("next.fence_index") == F.col("assign.index"))
 
     def of_ending(name: str) -> Column:
         return F.when(ended, F.col(f"next.{name}"))
@@ -140,21 +145,21 @@ def attempts(events: DataFrame) -> DataFrame:
         ended
         & F.col("next.type").isin(*LATE_ACK_AFTER)
         & (F.col("after_next.type") == "ack")
-        & (F.col("after_next.fence_index") == F.col("index"))
+        & (F.col("after_next.fence_index") == F.col("assign.index"))
     )
-    made = events.where("type = 'assign'").select(
+    made = assigned.select(
         "group",
         "job_id",
-        F.col("job.index").alias("enqueue_index"),
+        "enqueue_index",
         "life",
-        "attempt",
-        F.col("job.client_id").alias("client_id"),
-        F.col("job.exec").alias("exec"),
-        "worker_id",
-        F.col("index").alias("assign_index"),
-        F.col("term").alias("assign_term"),
-        F.timestamp_micros("ready_us").alias("ready_at"),
-        F.timestamp_micros("at_us").alias("assigned_at"),
+        "assign.attempt",
+        "client_id",
+        "exec",
+        "assign.worker_id",
+        F.col("assign.index").alias("assign_index"),
+        F.col("assign.term").alias("assign_term"),
+        F.timestamp_micros("assign.ready_us").alias("ready_at"),
+        F.timestamp_micros("assign.at_us").alias("assigned_at"),
         of_ending("started").alias("started"),
         F.timestamp_micros(of_ending("at_us")).alias("ended_at"),
         of_ending("index").alias("ended_index"),
@@ -163,7 +168,7 @@ def attempts(events: DataFrame) -> DataFrame:
         of_ending("error_type").alias("error_type"),
         of_ending("error_message").alias("error_message"),
         of_ending("tries").alias("tries"),
-        (F.col("at_us") - F.col("ready_us")).alias("wait_us"),
+        (F.col("assign.at_us") - F.col("assign.ready_us")).alias("wait_us"),
         of_ending("held_us").alias("held_us"),
         of_ending("run_us").alias("run_us"),
         F.when(is_late, F.col("after_next.index")).alias("late_ack_index"),
@@ -188,9 +193,20 @@ def _outcome() -> Column:
     )
 
 
-def jobs(events: DataFrame) -> DataFrame:
-    """Each life of each job as of its last event. From `folded`."""
-    kind = F.col("type")
+def jobs(lives: DataFrame) -> DataFrame:
+    """Each life of each job as of its last event. From `lives`."""
+    looked = lives.select(
+        "*",
+        F.try_element_at("events", F.lit(-1)).alias("last"),
+        F.get(F.filter("events", _begins), F.lit(0))["at_us"].alias("began_us"),
+        F.filter("events", lambda event: event["type"] == "assign").alias("assigns"),
+        F.size(F.filter("events", lambda event: event["started"])).alias("starts"),
+        _last_of("events", _has_tries)["tries"].alias("tries"),
+        F.try_element_at(
+            F.filter(F.transform("events", _error), lambda error: error.isNotNull()), F.lit(-1)
+        ).alias("error"),
+    )
+    kind = F.col("last.type")
     state = (
         F.when(kind == "ack", "done")
         .when(kind == "cancel", "cancelled")
@@ -199,8 +215,7 @@ def jobs(events: DataFrame) -> DataFrame:
         .when(kind == "assign", "inflight")
         .otherwise("queued")
     )
-    began_us = F.col("began.at_us")
-    made = events.where("is_life_end").select(
+    made = looked.select(
         "group",
         "job_id",
         F.col("job.index").alias("enqueue_index"),
@@ -208,28 +223,26 @@ def jobs(events: DataFrame) -> DataFrame:
         F.col("job.client_id").alias("client_id"),
         F.col("job.exec").alias("exec"),
         state.alias("state"),
-        F.when(kind == "dlq", F.col("reason"))
-        .when(kind.isin("cancel", "drop"), F.col("why"))
+        F.when(kind == "dlq", F.col("last.reason"))
+        .when(kind.isin("cancel", "drop"), F.col("last.why"))
         .alias("reason"),
         *(F.col(f"job.{name}").alias(name) for name in ("priority", "key", "headers", "payload_bytes")),
-        F.when(kind == "ack", F.col("result_bytes")).alias("result_bytes"),
+        F.when(kind == "ack", F.col("last.result_bytes")).alias("result_bytes"),
         F.col("job.tries_max").alias("tries_max"),
         F.timestamp_micros("job.at_us").alias("enqueued_at"),
-        F.timestamp_micros(began_us).alias("began_at"),
+        F.timestamp_micros("began_us").alias("began_at"),
         F.timestamp_micros(F.nullif(F.col("job.not_before_us"), F.lit(0))).alias("not_before"),
-        F.timestamp_micros(F.when(F.col("first_assigned_us") >= began_us, F.col("first_assigned_us"))).alias(
-            "first_assigned_at"
-        ),
-        F.timestamp_micros(F.when(kind.isin(*CLOSING, "dlq"), F.col("at_us"))).alias("ended_at"),
-        (F.col("assigns") - F.col("began.assigns")).cast("int").alias("attempts"),
-        (F.col("all_starts") - F.col("began.all_starts")).cast("int").alias("starts"),
-        F.col("life_tries").cast("int").alias("tries"),
-        F.when(F.col("assigns") > F.col("began.assigns"), F.col("last_worker")).alias("worker_id"),
-        F.col("error.error_type").alias("error_type"),
-        F.col("error.error_message").alias("error_message"),
-        F.when(kind == "ack", F.col("run_us")).alias("run_us"),
-        F.col("index").alias("last_index"),
-        F.timestamp_micros("at_us").alias("last_at"),
+        F.timestamp_micros(F.get("assigns", F.lit(0))["at_us"]).alias("first_assigned_at"),
+        F.timestamp_micros(F.when(kind.isin(*CLOSING, "dlq"), F.col("last.at_us"))).alias("ended_at"),
+        F.size("assigns").alias("attempts"),
+        "starts",
+        F.coalesce("tries", F.lit(0)).cast("int").alias("tries"),
+        F.try_element_at("assigns", F.lit(-1))["worker_id"].alias("worker_id"),
+        "error.error_type",
+        "error.error_message",
+        F.when(kind == "ack", F.col("last.run_us")).alias("run_us"),
+        F.col("last.index").alias("last_index"),
+        F.timestamp_micros("last.at_us").alias("last_at"),
         F.col("closed.index").alias("closed_index"),
         F.timestamp_micros("closed.at_us").alias("closed_at"),
         _date("closed.at_us").alias("closed_date"),
@@ -242,9 +255,11 @@ def open_jobs(all_jobs: DataFrame) -> DataFrame:
     return all_jobs.where("closed_index is null").select(*JOBS_OPEN.columns)
 
 
-def open_events(events: DataFrame) -> DataFrame:
-    """The events of open jobs, for the next run. From `folded`."""
-    return events.where("end is null").select(*JOB_EVENT)
+def open_events(lives: DataFrame) -> DataFrame:
+    """The events of open jobs, for the next run. From `lives`."""
+    told = lives.where("is_open").select("group", "job_id", "job", F.inline("events"))
+    of_job = [F.when(F.col("type") == "enqueue", F.col(f"job.{name}")).alias(name) for name in _OF_JOB]
+    return told.select("group", "job_id", "index", *_OF_EVENT, *of_job).select(*JOB_EVENT)
 
 
 def _date(micros: str) -> Column:
