@@ -2,10 +2,10 @@
 
     python -m bench.day DIR --events 20000000        goes on where an earlier call was stopped
 
-Clients of very different size submit to many execs; handlers succeed, fail, ask for a retry or a snooze, reject,
-hang until their timeout; workers die and come back; some jobs kill their worker; clients cancel, operators
-redrive and drop dead letters. Every PIECE_EVENTS events the leader falls: the state is written down, and another
-term begins with it, here or in the next call. Segments end where the leader's own rule says, with its digest.
+Clients of very different size submit to many execs; handlers succeed, fail, ask for a retry or a snooze,
+reject, hang until their timeout; workers die and come back; some jobs kill their worker; clients cancel,
+operators redrive and drop dead letters. Every PIECE_EVENTS events the leader falls: the state is put down,
+and another term begins with it, here or in the next call. Segments end where the leader's own rule says.
 """
 
 import argparse
@@ -42,7 +42,7 @@ PROGRESS: Final = "progress.json"
 STATE: Final = "state.jsonl"
 
 
-def job_id(number: int, at_us: int, chance: Random) -> str:
+def job_id(at_us: int, chance: Random) -> str:
     """A UUIDv7 in log time; random as a client makes it."""
     return f"{at_us // 1000:012x}7{chance.getrandbits(76):019x}"
 
@@ -124,7 +124,7 @@ class Day:
             chance.expovariate(1 / 60)
         )
         submit = Submit(
-            job_id(number, now_us, chance),
+            job_id(now_us, chance),
             client,
             name,
             (text + '"}').encode(),
@@ -193,7 +193,9 @@ class Day:
             )
             self.leader.attempts.outcome(worker, outcome)
             self._start(worker, hand)
-            self.leader.liveness.credit(worker, hand.seen, max(2 * HANDS - len(hand.running) - len(hand.held), 0))
+            self.leader.liveness.credit(
+                worker, hand.seen, max(2 * HANDS - len(hand.running) - len(hand.held), 0)
+            )
 
     # -- workers and operators
 

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from rollmq.pipeline import delta, warehouse
 from rollmq.pipeline.errors import WarehouseBusy, WarehouseDamaged
+from rollmq.pipeline.schema import arrow_type
 from rollmq.pipeline.tables import ATTEMPTS, JOBS_OPEN, REJECTS, Table
 from rollmq.pipeline.warehouse import Reached, Run, Warehouse
 
@@ -21,7 +22,7 @@ def stage(run: Run, table: Table, name: str, rows: list[dict[str, Any]], partiti
     """Files as Spark leaves them."""
     folder = Path(run.staging(name))
     fields = [
-        pa.field(column, delta._arrow(kind))
+        pa.field(column, arrow_type(kind))
         for column, kind in table.columns.items()
         if column != table.partition
     ]

@@ -18,15 +18,12 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from rollmq.pipeline.schema import arrow_type
 from rollmq.pipeline.tables import Table
 
 NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 COMPACT_FILES: Final = 64
 """From so many files smaller than half of COMPACT_BYTES on, they are made into few."""
 COMPACT_BYTES: Final = 128 << 20
-_ARROW_BINARY = pa.binary()
-_ARROW_DATE = pa.date32()
 
 
 class DeltaFolder:
@@ -36,11 +33,12 @@ class DeltaFolder:
         self.path = path
         self.table = table
 
-    def adopt(self, staged: Path, folder: str) -> tuple[list[str], int]:
-        """Move staged files into the table's folder, where nobody sees them yet; (names, rows)."""
+    def adopt(self, staged: Path, folder: str, files: Sequence[str] | None = None) -> tuple[list[str], int]:
+        """Move staged files (these, or all) to where the table has its own, unseen as yet; (names, rows)."""
         names: list[str] = []
         rows = 0
-        for source in sorted(staged.rglob("*.parquet")):
+        found = staged.rglob("*.parquet") if files is None else (staged / each for each in files)
+        for source in sorted(found):
             count = pq.read_metadata(source).num_rows
             if not count:
                 continue
@@ -184,14 +182,7 @@ class DeltaFolder:
         return {"numRecords": meta.num_rows, "minValues": least, "maxValues": greatest, "nullCount": {}}
 
     def _schema(self) -> Any:
-        fields = [pa.field(name, _arrow(kind)) for name, kind in self.table.columns.items()]
-        return Schema.from_arrow(pa.schema(fields))
-
-
-def _arrow(kind: str) -> Any:
-    if kind == "binary":
-        return _ARROW_BINARY
-    return _ARROW_DATE if kind == "date" else arrow_type(kind)
+        return Schema.from_arrow(self.table.arrow)
 
 
 def _value_in(name: str, partition: str) -> str | None:

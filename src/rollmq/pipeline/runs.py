@@ -16,12 +16,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rollmq.pipeline import silver
-from rollmq.pipeline.bronze import TABLE, bronze, job_events
-from rollmq.pipeline.errors import EntriesUnaccounted
+from rollmq.pipeline.bronze import job_events
+from rollmq.pipeline.errors import EntriesUnaccounted, WarehouseDamaged
 from rollmq.pipeline.live import find_end
 from rollmq.pipeline.places import find_segments
 from rollmq.pipeline.planning import Missing, last_indexes, plan_parts
-from rollmq.pipeline.source import until_hole
+from rollmq.pipeline.schema import COLUMNS
+from rollmq.pipeline.source import Options, RollmqReader, until_hole
 from rollmq.pipeline.tables import (
     ATTEMPTS,
     BRONZE,
@@ -32,6 +33,7 @@ from rollmq.pipeline.tables import (
     REJECTS,
     TABLES,
 )
+from rollmq.pipeline.taking import Taken, take_read, take_rows
 from rollmq.pipeline.warehouse import Published, Reached, Run, Warehouse
 
 FEW_LIVES: Final = 200_000
@@ -113,7 +115,9 @@ class History:
                     (F.col("group") == group) & F.col("index").between(first, last)
                     for group, (first, last) in fresh.items()
                 ]
-                self._write_bronze(run, events.where(_any(wanted)), fresh, reached, report)
+                staged = run.staging("bronze")
+                taken = take_rows(events.where(_any(wanted)), staged)
+                self._taken(run, taken, staged, fresh, reached, report)
                 self._build(run, reached, report)
                 run.publish(reached)
                 self._tidy(run)
@@ -140,66 +144,47 @@ class History:
             if last >= starts.get(group, 1)
         }
         if ranges:
-            self._write_bronze(run, self._read(sources, ranges), ranges, reached, report)
+            staged = run.staging("bronze")
+            taken = take_read(self.spark, self._reader(sources, ranges), staged)
+            self._taken(run, taken, staged, ranges, reached, report)
 
-    def _read(self, sources: Sources, ranges: Mapping[str, tuple[int, int]]) -> DataFrame:
-        reader = (
-            self.spark.read.format("rollmq")
-            .option("onDamage", "reject")
-            .option("splitPayloads", "true")
-            .option("ranges", json.dumps(ranges))
-            .option("group", sources.group)
-            .option("server", sources.server)
-            .option("token", sources.token)
-        )
-        return reader.option("paths", json.dumps(sources.places)).load()
+    def _reader(self, sources: Sources, ranges: Mapping[str, tuple[int, int]]) -> RollmqReader:
+        options = {
+            "onDamage": "reject",
+            "splitPayloads": "true",
+            "ranges": json.dumps(ranges),
+            "group": sources.group,
+            "server": sources.server,
+            "token": sources.token,
+            "paths": json.dumps(sources.places),
+        }
+        return RollmqReader(Options.of(options), tuple(COLUMNS))
 
-    def _write_bronze(
+    def _taken(
         self,
         run: Run,
-        events: DataFrame,
+        taken: Sequence[Taken],
+        staged: str,
         ranges: Mapping[str, tuple[int, int]],
         reached: dict[str, Reached],
         report: Report,
     ) -> None:
-        staged = run.staging("bronze")
-        bronze(events).write.partitionBy(TABLE).parquet(staged)
+        """What the tasks wrote belongs to this run. Raises EntriesUnaccounted."""
         for table in BRONZE:
-            report.written[table.name] = run.add(table, f"{staged}/{TABLE}={table.name}")
+            files = [each.files[table.name] for each in taken if table.name in each.files]
+            report.written[table.name] = run.add(table, staged, files)
         report.ranges = dict(ranges)
         report.read = report.written[EVENTS.name]
         report.rejected = report.written[REJECTS.name]
-        times = self._account(run, ranges, report)
-        for group, (_first, last) in ranges.items():
-            before = reached.get(group, Reached())
-            at_us = max(times.get(group, 0), before.at_us)
-            reached[group] = Reached(bronze_index=last, silver_index=before.silver_index, at_us=at_us)
-
-    def _account(self, run: Run, ranges: Mapping[str, tuple[int, int]], report: Report) -> dict[str, int]:
-        """Every entry of the ranges is in `events` or in `rejects`; raises EntriesUnaccounted otherwise.
-        Returns the newest log time of each group."""
-        in_range = _any(
-            [
-                (F.col("group") == group) & F.col("index").between(first, last)
-                for group, (first, last) in ranges.items()
-            ]
-        )
-        taken = run.frame(self.spark, EVENTS).where(in_range).groupBy("group")
-        counted = taken.agg(F.count("*").alias("n"), F.max("at_us").alias("at_us")).collect()
-        counts = {row["group"]: int(row["n"]) for row in counted}
-        if report.rejected:
-            lost = (
-                run.frame(self.spark, REJECTS)
-                .where(in_range & (F.col("kind") != "digest"))
-                .groupBy("group")
-                .agg(F.sum(F.col("last_index") - F.col("index") + 1).alias("n"))
-            )
-            for row in lost.collect():
-                counts[row["group"]] = counts.get(row["group"], 0) + int(row["n"])
+        if report.read != sum(count for each in taken for count in each.events.values()):
+            raise WarehouseDamaged(path=staged, reason="files have other rows than were written")
         for group, (first, last) in ranges.items():
-            if counts.get(group, 0) != last - first + 1:
-                raise EntriesUnaccounted(group=group, first=first, last=last, found=counts.get(group, 0))
-        return {row["group"]: int(row["at_us"]) for row in counted}
+            found = sum(each.events.get(group, 0) + each.rejected.get(group, 0) for each in taken)
+            if found != last - first + 1:
+                raise EntriesUnaccounted(group=group, first=first, last=last, found=found)
+            before = reached.get(group, Reached())
+            at_us = max([before.at_us, *(each.at_us.get(group, 0) for each in taken)])
+            reached[group] = Reached(bronze_index=last, silver_index=before.silver_index, at_us=at_us)
 
     # -- silver
 

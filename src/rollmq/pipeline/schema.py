@@ -124,6 +124,8 @@ _ARROW: Final[Mapping[str, Any]] = {
     _BOOL: pa.bool_(),
     "double": pa.float64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
+    "date": pa.date32(),
+    "binary": pa.binary(),
     "map<string, string>": pa.map_(pa.string(), pa.string()),
     "array<string>": pa.list_(pa.string()),
 }

@@ -39,7 +39,7 @@ _OF_EVENT: Final = tuple(name for name in JOB_EVENT if name not in ("group", "jo
 
 
 def lives(job_events: DataFrame) -> DataFrame:
-    """One row per life of a job: its events in order, what the enqueue said, and how it was closed, if it was.
+    """One row per life of a job: its events in order, what the enqueue said, and how it was closed.
 
     A life ends where the next one begins. `is_open` is the job's: something may still happen to it.
     """
@@ -50,8 +50,9 @@ def lives(job_events: DataFrame) -> DataFrame:
         .groupBy("group", "job_id")
         .agg(
             F.array_sort(F.collect_list(F.struct("index", *_OF_EVENT))).alias("story"),
-            F.first(F.when(kind == "enqueue", F.struct("index", "at_us", "not_before_us", *_OF_JOB)), True)
-            .alias("job"),
+            F.first(
+                F.when(kind == "enqueue", F.struct("index", "at_us", "not_before_us", *_OF_JOB)), True
+            ).alias("job"),
         )
     )
     begins = F.transform("story", lambda event, at: F.when(_begins(event) | (at == 0), at + 1))
@@ -77,8 +78,9 @@ def lives(job_events: DataFrame) -> DataFrame:
         "job",
         (F.col("life.number") + earlier).cast("int").alias("life"),
         F.slice("story", F.col("life.at"), until - F.col("life.at")).alias("events"),
-        F.when(closed.isNotNull(), F.struct(closed["index"].alias("index"), closed["at_us"].alias("at_us")))
-        .alias("closed"),
+        F.when(
+            closed.isNotNull(), F.struct(closed["index"].alias("index"), closed["at_us"].alias("at_us"))
+        ).alias("closed"),
         F.col("end").isNull().alias("is_open"),
     )
 

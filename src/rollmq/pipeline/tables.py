@@ -5,9 +5,11 @@ The shape of what is published is decided here and nowhere else; a run that made
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from rollmq.pipeline.schema import BYTES, COLUMNS
+import pyarrow as pa
+
+from rollmq.pipeline.schema import BYTES, COLUMNS, arrow_type
 
 NOT_IN_EVENTS: Final = frozenset({*BYTES, "reject"})
 
@@ -26,6 +28,11 @@ class Table:
     def ddl(self) -> str:
         """The schema of the whole table."""
         return ", ".join(f"`{name}` {kind}" for name, kind in self.columns.items())
+
+    @property
+    def arrow(self) -> Any:
+        """The schema of the whole table, for Arrow."""
+        return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in self.columns.items()])
 
     @property
     def ddl_in_files(self) -> str:

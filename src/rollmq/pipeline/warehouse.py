@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -173,12 +173,20 @@ class Run:
         """A folder for files on their way."""
         return str(self.warehouse.path / STAGING / self.id / name)
 
-    def add(self, table: Table, staged: str, *, replaces: bool = False, replaces_open: bool = False) -> int:
-        """Take the files in a staged folder into the table; returns how many rows they have."""
+    def add(
+        self,
+        table: Table,
+        staged: str,
+        files: Sequence[str] | None = None,
+        *,
+        replaces: bool = False,
+        replaces_open: bool = False,
+    ) -> int:
+        """Take files of a staged folder (these, or all) into the table; returns how many rows they have."""
         change = self._changes.setdefault(table.name, Change(table))
         change.replaces |= replaces
         change.replaces_open |= replaces_open
-        names, count = self.warehouse.folder(table).adopt(Path(staged), f"run-{self.id}")
+        names, count = self.warehouse.folder(table).adopt(Path(staged), f"run-{self.id}", files)
         change.added += names
         return count
 
