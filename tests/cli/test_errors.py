@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
-from rollmq.cli.main import ExitCode, code_of, main
+from rollmq.cli.exit_codes import ExitCode, code_of
+from rollmq.cli.main import main
 from rollmq.errors import AnswerUnknown, NoLeader, QueryRefused, ServerUnreachable
 from tests.cli.running import RunningNode, free_port, rollmq, run, running_node
 

@@ -5,7 +5,6 @@ user can meet. No command's work is done here.
 """
 
 import sys
-from enum import IntEnum
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from rollmq import __version__
 from rollmq.cli.control import cancel, drain, pause, resume, seal, step_time
 from rollmq.cli.demo.command import demo
 from rollmq.cli.dlq import dlq
+from rollmq.cli.exit_codes import ExitCode, code_of
 from rollmq.cli.history import history
 from rollmq.cli.jobs import explain, jobs
 from rollmq.cli.log import log
@@ -21,30 +21,10 @@ from rollmq.cli.members import members
 from rollmq.cli.parties import clients, settings, workers
 from rollmq.cli.serve import serve
 from rollmq.cli.status import status
+from rollmq.cli.submit import submit
 from rollmq.cli.top import top
 from rollmq.cli.worker import worker
-from rollmq.errors import (
-    AnswerUnknown,
-    NoLeader,
-    RequestUnknown,
-    RollmqError,
-    ServerUnreachable,
-    SubmitUnknown,
-)
-
-
-class ExitCode(IntEnum):
-    """What every command's exit code means."""
-
-    DONE = 0
-    FAILED = 1
-    """Refused, failed, or what was looked for is not there. The message says whether anything changed."""
-    USAGE = 2
-    """Called wrongly; nothing was done."""
-    NO_LEADER = 3
-    """No node that leads could be reached. Nothing was changed; it may be tried again."""
-    UNKNOWN = 4
-    """A command was sent and not answered: it may have been carried out. Repeating it is safe."""
+from rollmq.errors import RollmqError
 
 
 class Failed(click.ClickException):
@@ -53,16 +33,6 @@ class Failed(click.ClickException):
     def __init__(self, text: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(text)
         self.exit_code: int = code  # type: ignore[misc]
-
-
-def code_of(error: RollmqError) -> ExitCode:
-    """The exit code for an error."""
-    if isinstance(error, ServerUnreachable | NoLeader):
-        return ExitCode.NO_LEADER
-    is_unknown = isinstance(error, SubmitUnknown | RequestUnknown)
-    if is_unknown or (isinstance(error, AnswerUnknown) and error.is_command):
-        return ExitCode.UNKNOWN
-    return ExitCode.FAILED
 
 
 class Commands(click.Group):
@@ -94,6 +64,7 @@ main.add_command(demo)
 main.add_command(serve)
 main.add_command(serve, name="leader")
 main.add_command(worker)
+main.add_command(submit)
 main.add_command(status)
 main.add_command(top)
 main.add_command(explain)

@@ -1,0 +1,44 @@
+"""What `rollmq submit` was asked for, and how it says what became of a job. It submits nothing."""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+from rollmq.client import Client
+from rollmq.library.call import Outcome
+
+
+@dataclass(slots=True)
+class Errand:
+    """What is asked for."""
+
+    servers: str
+    exec: str
+    client_id: str
+    timeout_s: float
+    key: str
+    is_waiting: bool
+    wait_max_s: float | None
+    as_json: bool
+    options: dict[str, Any] = field(default_factory=dict)
+    """As Client.submit takes them; the key is not among them."""
+
+    def client(self) -> Client:
+        """One session for it."""
+        return Client(self.servers, client_id=self.client_id, patience=self.timeout_s)
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """For programs. A result that is no text is given as base64, under a name of its own."""
+    said: dict[str, Any] = {
+        "job_id": outcome.job_id,
+        "ok": outcome.ok,
+        "state": outcome.state,
+        "tries": outcome.tries,
+    }
+    if not outcome.ok:
+        return said | {"error": outcome.error, "reason": outcome.reason}
+    try:
+        return said | {"result": outcome.result.decode()}
+    except UnicodeDecodeError:
+        return said | {"result_base64": base64.b64encode(outcome.result).decode()}
