@@ -426,8 +426,12 @@ class GroupNode(SimNode):
             self.later(self.world.between(LOAD_US), lambda: self.do("rebuild", self._load_anew, self.turn))
 
     def _load_anew(self) -> None:
-        """The newest snapshot, then the log after it, at least to the end of what is sealed."""
+        """The newest snapshot, then the log after it, at least to the end of what is sealed. (As the node's
+        Rebuilder: not while a snapshot takes the log's place, which brings the state with it.)"""
         log = self.replica.raft.log
+        if not self.is_rebuilding or self.replica.raft.is_installing:
+            self._is_rebuild_due = self.is_rebuilding
+            return
         last_index = min(log.persisted_index, log.commit_index)
         self.world.say(self.name, f"rebuilds its state up to {last_index}")
         self.oracle.counts["rebuilds"] += 1

@@ -473,6 +473,11 @@ class RaftCore(Candidacy):
         elif self.role is Role.CANDIDATE and self._outbox.is_durable:
             self._ballot_recorded(self.node_id, granted=True)
 
+    @property
+    def is_installing(self) -> bool:
+        """The host puts a snapshot in place of the log: nothing of the log can be read meanwhile."""
+        return self._receiving.is_installing
+
     def applied(self, index: int) -> None:
         """The host has applied entries up to `index` and released their effects; their lines may go."""
         self.log.applied_to(index)

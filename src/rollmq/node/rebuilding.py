@@ -47,9 +47,13 @@ class Rebuilder:
         self._tries = 0
 
     def look(self) -> None:
-        """Begin, if there is something to rebuild and the disk has all that was applied."""
-        log = self._replica.raft.log
-        if self._is_running or not self._replica.is_rebuilding or log.truncate_from is not None:
+        """Begin, if there is something to rebuild and the disk has all that was applied. A snapshot that is
+        put in place of the log brings the state with it, and takes away what would be read here."""
+        raft = self._replica.raft
+        log = raft.log
+        if self._is_running or not self._replica.is_rebuilding:
+            return
+        if log.truncate_from is not None or raft.is_installing:
             return
         until_index = min(log.commit_index, log.persisted_index)
         if until_index >= log.applied_index:
