@@ -164,8 +164,6 @@ ELECTION_US_MAX: Final = 500_000
 """The longest; the spread keeps two candidates from splitting the votes again and again."""
 RESET_ELECTION_US_MAX: Final = 60_000
 """How long a node waits at most, by chance, when the leader's connection was reset: before any timeout."""
-CLOCK_OFF_US_MAX: Final = 30_000_000
-"""A leader whose clock differs by more from those of a majority of the others hands its leadership over."""
 WRITE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of one Write's lines, unless a single line is longer: what one fsync covers and a power cut may tear."""
 APPEND_BYTES_MAX: Final = 1024 * 1024

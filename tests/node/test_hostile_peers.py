@@ -3,11 +3,12 @@
 import pytest
 
 from rollmq import limits
+from rollmq.core.job import INFLIGHT
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
 from rollmq.wire.codec import encode_frame, encode_header, encode_payload, header_of
 from rollmq.wire.message import NO_ID, MsgType
-from tests.node.stage import SECOND_US, Host, Peer, ack, client, job_id, submit, worker
+from tests.node.stage import SECOND_US, Host, Peer, ack, client, encode_fence, job_id, submit, worker
 
 
 def last_error(peer: Peer) -> h.ErrorHeader:
@@ -238,6 +239,20 @@ def test_a_stranger_who_says_something_else_than_hello_is_told_what_is_wrong(dat
         peer.say(b"more of the same")
         assert peer.heard == []
         assert peer.conn not in host.door.conns
+
+
+def test_a_worker_gives_no_reason_of_its_own_invention_for_handing_a_job_back() -> None:
+    """Above all not "gone", the leader's word for a worker that died: the log would say what is not so."""
+    host = Host()
+    client(host).say(submit(1, host))
+    peer = worker(host)
+    (assign,) = peer.take(MsgType.ASSIGN_JOB)
+    fence = encode_fence(assign)
+    header = b'{"fence":[%d,%d],"seq":1,"ok":false,"what":"hand_back","reason":"gone"}' % fence
+    peer.say(encode_frame(MsgType.ACK_JOB, NO_ID, assign.msg_id, header=header))
+    assert last_error(peer).code == "bad_header"
+    assert host.leader is not None
+    assert host.leader.desk.machine.jobs[assign.msg_id.hex()].state == INFLIGHT
 
 
 def test_an_announced_size_is_refused_before_a_byte_of_it_is_held() -> None:

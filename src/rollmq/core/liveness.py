@@ -39,7 +39,6 @@ ASK_BACK_LOOKS_MAX: Final = 16
 """How many of a worker's oldest unstarted jobs one tick looks at."""
 DRAINED: Final = "drained"
 REFUSED: Final = "refused"
-TAKEN_BACK: Final = "taken back"
 
 
 class Presence:

@@ -13,6 +13,7 @@ from rollmq import limits
 from rollmq.library.held_job import HeldJob, Outcome
 from rollmq.library.job import Job
 from rollmq.library.verdicts import Reject, Retry, Snooze
+from rollmq.wire.job_headers import HandBackReason
 
 T = TypeVar("T")
 Plain = Callable[[Job], object]
@@ -118,7 +119,7 @@ def failed(error_type: str, message: str, detail: bytes = b"") -> Outcome:
     return Outcome(detail, what="retry", error_type=error_type, error_message=message)
 
 
-def hand_back(reason: str = "drained") -> Outcome:
+def hand_back(reason: HandBackReason = "drained") -> Outcome:
     """No end of its own: this worker leaves, and another one is to run it."""
     return Outcome(what="hand_back", reason=reason)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from rollmq.core.subject import ASSIGN_PREFIX
 from rollmq.wire.headers import Fence
-from rollmq.wire.job_headers import AssignJobHeader
+from rollmq.wire.job_headers import AssignJobHeader, HandBackReason
 
 Key: TypeAlias = Fence
 """A fence names an assign, so it names what a worker holds: two attempts of one job are two of these."""
@@ -33,7 +33,7 @@ class Outcome(msgspec.Struct, gc=False):
     what: str = ""
     """Empty: done. Otherwise retry, reject, snooze or hand_back, as in AckJob."""
     after_us: int | None = None
-    reason: str = ""
+    reason: HandBackReason = ""
     error_type: str = ""
     error_message: str = ""
     content_type: str = ""

@@ -35,6 +35,7 @@ from rollmq.wire.job_headers import (
     AssignJobHeader,
     CancelHeader,
     CreditHeader,
+    HandBackReason,
     ResultHeader,
     StartedHeader,
     StartedJob,
@@ -344,7 +345,7 @@ class WorkerCore(Dialog):
 
     # -- jobs
 
-    def _hand_back(self, held: HeldJob, reason: str) -> None:
+    def _hand_back(self, held: HeldJob, reason: HandBackReason) -> None:
         del self.held[held.header.fence]
         self._end(held, Outcome(what="hand_back", reason=reason))
 

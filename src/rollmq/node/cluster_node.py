@@ -191,7 +191,10 @@ class ClusterNode:
 
     def step(self, message: PeerMessage) -> None:
         """A message for Raft."""
+        damaged_count = self.replica.damaged_count
         self.replica.step(message)
+        if self.replica.damaged_count > damaged_count:
+            self._log("damaged_message_dropped", node=message.source, count=self.replica.damaged_count)
 
     def peer_broken(self, node_id: str) -> None:
         """Its process is likely to be gone: if it led, an election begins soon."""

@@ -11,7 +11,6 @@ from rollmq.core.effects import Assigned
 from rollmq.core.events import Fence
 from rollmq.errors import ProtocolError
 from rollmq.wire.codec import HEAD, LENGTH_MIN, FrameDecoder
-from rollmq.wire.error_codes import ErrorCode, violation
 from rollmq.wire.liveness import Liveness
 from rollmq.wire.message import NO_ID, Frame
 from rollmq.wire.session import Session, Side
@@ -139,10 +138,6 @@ class Conn:
         data = self.session.refuse(error)
         if data:
             self.put(data)
-
-    def refuse_request(self, code: ErrorCode, text: str, request: Frame) -> None:
-        """Answer a request that is not carried out."""
-        self.refuse(violation(code, text, request))
 
     def flush(self) -> bool:
         """Write out what was said in this turn, at once. False: the other side does not read, give it up."""

@@ -10,7 +10,7 @@ import hmac
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from rollmq import __version__, limits
+from rollmq import limits
 from rollmq.core.effects import Answer, AnyEffect
 from rollmq.core.events import Fence
 from rollmq.core.intake import Wish
@@ -30,8 +30,6 @@ from rollmq.wire.liveness import Due, timeout_error
 from rollmq.wire.message import Frame, MsgType
 from rollmq.wire.readers import read_hello_worker
 from rollmq.wire.session_table import Role
-
-RELEASE = f"rollmq {__version__}"
 
 
 class Host(Protocol):

@@ -12,6 +12,7 @@ from rollmq.core.events import Backoff
 from rollmq.wire.headers import Fence, Header, JobId, NameOrNone, Number, Text
 
 UserHeaders: TypeAlias = Annotated[dict[str, str], Meta(max_length=limits.USER_HEADERS_MAX)]
+HandBackReason: TypeAlias = Literal["", "drained", "refused", "taken back"]
 CreditPair: TypeAlias = tuple[Number, Annotated[int, Meta(ge=0, le=limits.WORKER_HELD_MAX)]]
 """(assigns seen on this connection, how many more it will take). Absolute: repeating it adds nothing."""
 
@@ -166,8 +167,8 @@ class AckJobHeader(Header, frozen=True):
     (to the DLQ), snooze (no try is counted; after after_us), hand_back (its handler never began)."""
     after_us: Number | None = None
     """Not before so much later; null = the job's backoff. snooze needs it."""
-    reason: NameOrNone = ""
-    """hand_back: "drained", "refused" (no such handler) or "taken back" (answers Cancel)."""
+    reason: HandBackReason = ""
+    """hand_back: drained, refused (no such handler) or taken back (answers Cancel)."""
     run_us: Number | None = None
     """How long the handler ran, by the worker's monotonic clock."""
     error_type: Text = ""
