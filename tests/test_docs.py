@@ -180,6 +180,13 @@ def test_every_effect_has_a_row_that_says_what_covers_its_loss() -> None:
     assert set(rows) == {kind.__name__ for kind in typing.get_args(AnyEffect)}
 
 
+def test_every_module_of_the_core_has_its_place_in_the_reading_order() -> None:
+    page = (DOCS / "architecture.md").read_text()
+    order = page[page.index("Reading order of `core/`") : page.index("Then, by what you want to know")]
+    modules = {path.stem for path in python_files("src/rollmq/core")} - {"__init__"}
+    assert modules == set(re.findall(r"`(\w+)`", order)), "each module of core/, and no other"
+
+
 def _numbers_of(page: str) -> set[int]:
     return {int(number) for number in re.findall(r"^(\d+)\. ", page, re.MULTILINE)}
 
