@@ -1,5 +1,6 @@
 """What seeds of groups have found, each as the shortest story."""
 
+from rollmq.library.call import CANCEL, Question
 from tests.groupsim.stories import Story
 
 
@@ -34,3 +35,24 @@ def test_an_eager_assign_that_comes_before_the_workers_hello_is_answered_is_not_
         worker.hang_up()
     story.end()
     assert story.oracle.counts["told early"]
+
+
+def test_a_leader_that_was_replaced_behind_its_back_tells_nobody_anything() -> None:
+    """Its clients reach it and nobody else; the oracle knows that another one has committed entries since."""
+    story = Story("asked in vain", jobs_max=60)
+    old = story.leader()
+    story.run(500)
+    for node in story.followers():
+        story.group.cut_clients(node)
+    story.group.peers.cut_between({old.node_id}, set(story.group.by_id))
+    for _ in range(1_000):
+        story.run(2)
+        for client in story.clients:
+            client.core.ask(Question(CANCEL, job_id=bytes(16), why="is it there?"), story.world.now_us)
+            client.turn()
+        if old.leader is None:
+            break
+    assert story.oracle.counts["asked in vain"], "it was asked while it believed to lead, and did not"
+    story.group.client_cut.clear()
+    story.group.peers.heal()
+    story.end()

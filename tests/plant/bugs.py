@@ -5,6 +5,7 @@ When a plant no longer fits, the source has moved on: find the line that now car
 
 from typing import Final
 
+from tests.plant.agreement_bugs import AGREEMENT
 from tests.plant.bug import CORE, STORE, Bug, scenario
 from tests.plant.consensus_bugs import CONSENSUS
 from tests.plant.group_bugs import GROUP
@@ -212,4 +213,4 @@ LOG: Final = (
     ),
 )
 
-BUGS: Final[tuple[Bug, ...]] = (*JOBS, *TURNS, *QUEUE, *MARKERS, *LOG, *CONSENSUS, *GROUP)
+BUGS: Final[tuple[Bug, ...]] = (*JOBS, *TURNS, *QUEUE, *MARKERS, *LOG, *CONSENSUS, *GROUP, *AGREEMENT)
