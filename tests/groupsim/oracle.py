@@ -176,12 +176,13 @@ class Witness(Oracle):
     def asked(self, effects: Sequence[AnyEffect], term: int) -> None:
         """What this node, which takes itself for the leader of `term`, has just decided to answer."""
         if self.group.terms and self.group.terms[-1] > term:
-            self.counts["asked in vain"] += 1
-            self._stale += [
+            stale = [
                 effect
                 for effect in effects
                 if isinstance(effect, Refused) or (isinstance(effect, Answer) and effect.is_read)
             ]
+            self.counts["asked in vain"] += len(stale)
+            self._stale += stale
 
     def told(self, effect: AnyEffect) -> None:
         """P5, by this node's own commit index, which never runs ahead of the group's; and section 8."""

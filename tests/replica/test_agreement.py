@@ -170,6 +170,7 @@ def test_counts_of_a_marker_that_is_not_committed_are_not_compared() -> None:
     assert old.replica.raft.role is Role.LEADER
     new = trio.leader()
     trio.run(300)
+    assert old.replica.raft._following.counts == (0, b""), "nothing is told yet"
     while new.replica.machine.last_index < marker - 1:
         trio.submit(new)
         trio.run(50)
