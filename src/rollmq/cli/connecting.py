@@ -96,13 +96,21 @@ def as_name(value: str) -> str:
     return as_line(value)
 
 
+def _named(_ctx: click.Context, _option: click.Parameter, servers: str | None) -> str:
+    if servers is None:
+        raise click.UsageError(
+            f"which node? Name it with --server, for example --server 127.0.0.1:5000, or set {SERVER_ENV}."
+        )
+    return servers
+
+
 SERVER_OPTION = click.option(
     "--server",
     "servers",
     metavar="H:P[,H:P…]",
     type=as_servers,
     envvar=SERVER_ENV,
-    required=True,
+    callback=_named,
     show_envvar=True,
     help="Nodes to ask; any of the group will do.",
 )

@@ -144,7 +144,7 @@ def _table(rows: list[JobRow], now_us: int) -> Any:
     is_dead = all(row.state == "dead" for row in rows)
     if is_dead:
         return looks.table(
-            "job",
+            "!job",
             "exec",
             "client",
             ">tries",
@@ -165,7 +165,7 @@ def _table(rows: list[JobRow], now_us: int) -> Any:
             ],
         )
     return looks.table(
-        "job",
+        "!job",
         "exec",
         "client",
         "state",

@@ -6,13 +6,14 @@ cursor nor be taken for markup. It asks nobody anything.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import click
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +22,11 @@ from rollmq.cli.describe import one_line
 
 PIPE_COLUMNS: Final = 200
 """Width of tables that go into a file or pipe: nothing is cut that a person would want to grep."""
+GAP_WIDE: Final = 2
+GAP_NARROW: Final = 1
+DIVIDER: Final = 1
+"""What the box draws between two columns, besides the gap."""
+CUT_WIDTH_MIN: Final = 7
 NONE: Final = "–"
 US: Final = 1_000_000
 SPANS: Final = ((86_400 * US, "d"), (3_600 * US, "h"), (60 * US, "min"), (US, "s"))
@@ -33,22 +39,46 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
-    """A table. A column `>name` holds numbers, `…name` may be cut on a narrow terminal."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-    for column in columns:
-        name = column.lstrip(">…")
-        is_number, may_be_cut = column.startswith(">"), column.startswith("…")
+    """A table. A column `>name` holds numbers, `!name` ids that people copy: neither is ever cut. On a
+    terminal that is too narrow `…name` is cut first, then the others."""
+    cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    names = [column.lstrip(">!…") for column in columns]
+    widths = [
+        max([cell_len(name), *(row[at].cell_len for row in cells)], default=0)
+        for at, name in enumerate(names)
+    ]
+    gap = fit(columns, widths, console().width)
+    made = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", show_edge=False
+    )
+    for column, name, width in zip(columns, names, widths, strict=True):
+        justify: JustifyMethod = "right" if column.startswith(">") else "left"
         made.add_column(
-            name,
-            justify="right" if is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if may_be_cut else len(name),
-            ratio=1 if may_be_cut else None,
+            name if width else "", justify=justify, no_wrap=True, overflow="ellipsis", width=width
         )
-    for row in rows:
-        made.add_row(*row)
+    for row in cells:
+        made.add_row(*(cell if width else "" for cell, width in zip(row, widths, strict=True)))
     return made
+
+
+def fit(columns: Sequence[str], widths: list[int], room: int) -> int:
+    """Make the widths small enough, as far as that may be; returns the gap between two columns."""
+    if _excess(widths, GAP_WIDE, room) <= 0:
+        return GAP_WIDE
+    loose = [at for at, column in enumerate(columns) if column.startswith("…")]
+    names = [at for at, column in enumerate(columns) if not column.startswith((">", "!", "…"))]
+    for candidates in (loose, names):
+        for at in sorted(candidates, key=lambda at: -widths[at]):
+            least = min(widths[at], CUT_WIDTH_MIN)
+            widths[at] -= max(min(_excess(widths, GAP_NARROW, room), widths[at] - least), 0)
+    for at in loose:
+        if _excess(widths, GAP_NARROW, room) > 0:
+            widths[at] = 0  # what is left of it would say nothing
+    return GAP_NARROW
+
+
+def _excess(widths: Sequence[int], gap: int, room: int) -> int:
+    return sum(widths) + (gap + DIVIDER) * (len(widths) - 1) - room
 
 
 def text(value: object, style: str = "") -> Text:
@@ -64,6 +94,11 @@ def number(value: int | None) -> str:
 def zero_is_good(value: int | None) -> Text:
     """A number that should be 0."""
     return Text(number(value), style="red" if value else "")
+
+
+def counted(value: int | None, noun: str) -> str:
+    """How many of what, in the right number."""
+    return f"{number(value)} {noun}{'' if value == 1 else 's'}"
 
 
 def size(count: int | None) -> str:

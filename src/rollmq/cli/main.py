@@ -5,7 +5,7 @@ user can meet. No command's work is done here.
 """
 
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -35,6 +35,16 @@ class Failed(click.ClickException):
         self.exit_code: int = code  # type: ignore[misc]
 
 
+SECTIONS: Final = (
+    ("Begin", ("demo", "serve", "worker", "submit")),
+    ("Look", ("status", "top", "jobs", "explain", "workers")),
+    ("Steer", ("pause", "resume", "cancel", "dlq", "clients", "settings", "drain")),
+    ("Look back", ("history",)),
+    ("Look after nodes", ("members", "seal", "log", "recover", "step-time")),
+)
+"""How the help is laid out. What is in none of these comes last."""
+
+
 class Commands(click.Group):
     """A group in which every error of ours, and of the system, becomes a line and an exit code."""
 
@@ -43,6 +53,19 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except RollmqError as error:
             raise Failed(str(error), code_of(error)) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """By what they are for, and not by the alphabet."""
+        left = [name for name in self.list_commands(ctx) if name == self.commands[name].name]
+        width = max(map(len, left))
+        for title, names in (*SECTIONS, ("More", tuple(left))):
+            found = [name for name in names if name in left]
+            left = [name for name in left if name not in found]
+            room = formatter.width - 6 - width
+            rows = [(name.ljust(width), self.commands[name].get_short_help_str(room)) for name in found]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def main(self, *args: Any, **options: Any) -> Any:
         """A system error that no command foresaw (the disk under our output is full, say) is a line too."""
@@ -54,7 +77,18 @@ class Commands(click.Group):
             sys.exit(ExitCode.FAILED)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="""\b
+Examples:
+  rollmq demo                                        see it work, and survive
+  rollmq serve 5000                                  a node, in one terminal
+  rollmq worker --server 127.0.0.1:5000 --exec count='wc -c'        in another
+  rollmq submit --server 127.0.0.1:5000 count 'hello world' --wait  in a third
+
+ROLLMQ_SERVER stands for --server. `rollmq COMMAND --help` has examples and exit codes.""",
+)
 @click.version_option(__version__, prog_name="rollmq")
 def main() -> None:
     """A replicated job queue: one log is its state, its replication and its history."""

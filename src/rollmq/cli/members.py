@@ -34,7 +34,7 @@ def list_(node: OperatorConnection, as_json: bool) -> None:
         return
     rows = [_row(each, "votes" if each.voter else "learns", found.leader) for each in found.members]
     rows += [_row(each, "asks to be a member", found.leader) for each in found.asking]
-    looks.console().print(looks.table("node", "where", "state", ">behind", "…note", rows=rows))
+    looks.console().print(looks.table("!node", "where", "state", ">behind", "…note", rows=rows))
 
 
 def _row(member: MemberStatus, state: str, leader: str | None) -> list[str | Text]:

@@ -139,7 +139,7 @@ def _facts(status: Status) -> list[Text]:
     if status.queued is not None:
         jobs = (
             f"{looks.number(status.queued)} queued ({looks.size(status.queued_bytes)}), "
-            f"{looks.number(status.inflight)} in flight, {looks.number(status.dlq)} dead letters, "
+            f"{looks.number(status.inflight)} in flight, {looks.counted(status.dlq, 'dead letter')}, "
             f"{looks.number(status.finished)} finished and remembered"
         )
         facts.append(("jobs", jobs))

@@ -172,8 +172,8 @@ def _head(now: Sample) -> Text:
     status = now.status
     return Text.assemble(
         ("rollmq top  ", "bold"),
-        f"{now.server} leads in term {status.term}, {len(status.members)} members, "
-        f"{status.connections:,} connections, entry {status.last_index:,}",
+        f"{now.server} leads in term {status.term}, {looks.counted(len(status.members), 'member')}, "
+        f"{looks.counted(status.connections, 'connection')}, entry {status.last_index:,}",
     )
 
 
@@ -181,9 +181,14 @@ def _jobs_line(status: Status) -> Text:
     return Text.assemble(
         (looks.number(status.queued), "bold"), " queued   ",
         (looks.number(status.inflight), "bold"), " in flight   ",
-        (looks.number(status.dlq), "bold red" if status.dlq else "bold"), " dead letters   ",
-        (looks.number(status.workers), "bold" if status.workers else "bold red"), " workers",
+        (looks.number(status.dlq), "bold red" if status.dlq else "bold"), f" dead letter{_s(status.dlq)}   ",
+        (looks.number(status.workers), "bold" if status.workers else "bold red"),
+        f" worker{_s(status.workers)}",
     )  # fmt: skip
+
+
+def _s(count: int | None) -> str:
+    return "" if count == 1 else "s"
 
 
 def _rates_line(found: Rates | None) -> Text:

@@ -46,7 +46,7 @@ kept, and named), 2 wrong usage, 130 stopped by Ctrl-C."""
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
 def demo(ctx: click.Context, jobs: int | None, quick: bool, keep: Path | None, as_json: bool) -> None:
-    """Three nodes, workers and clients on this machine, and what can go wrong.
+    """Watch three nodes lose their leader under load, and nothing else.
 
     A job brings its workers down; a worker and the leader are killed with SIGKILL under load. It shows who
     takes over and how fast, brings the dead node back, and then compares what clients were told with the
