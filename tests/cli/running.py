@@ -10,8 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -116,6 +117,31 @@ def rollmq(*arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words, capture_output=True, text=True, env=clean_env(**env), timeout=PATIENCE_S, check=False
     )
+
+
+@contextlib.contextmanager
+def listening(talk: Callable[[socket.socket], None], port: int = 0) -> Iterator[str]:
+    """A server of one connection at a time that is not rollmq; `talk` has the other end."""
+    with socket.create_server(("127.0.0.1", port)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # the listener was closed: the test is over
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        talk(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+
+
+def answers_http(connection: socket.socket) -> None:
+    """A web server, to somebody who does not speak its language."""
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 
 
 class BareClient:

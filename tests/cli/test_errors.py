@@ -1,11 +1,9 @@
 """What goes wrong is one line that says what to do, and an exit code. Never a traceback."""
 
-import contextlib
 import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 from rollmq.cli.exit_codes import ExitCode, code_of
 from rollmq.cli.main import main
 from rollmq.errors import AnswerUnknown, NoLeader, QueryRefused, ServerUnreachable
-from tests.cli.running import RunningNode, free_port, rollmq, run, running_node
+from tests.cli.running import RunningNode, answers_http, free_port, listening, rollmq, run, running_node
 
 JOB = "019a982c8e3b7a51b2c04d5e6f708192"
 
@@ -99,35 +97,11 @@ def test_a_wrong_call_is_told_before_anything_is_asked(words: list[str]) -> None
     assert result.stdout == ""
 
 
-@contextlib.contextmanager
-def listening(talk: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server of one connection at a time that is not rollmq; `talk` has the other end."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):  # the listener was closed: the test is over
-                while True:
-                    connection, _ = server.accept()
-                    with connection:
-                        talk(connection)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
-
-
-def _http(connection: socket.socket) -> None:
-    connection.recv(4096)
-    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-
-
 def _hang_up(connection: socket.socket) -> None:
     connection.recv(4096)
 
 
-@pytest.mark.parametrize("talk", [_http, _hang_up])
+@pytest.mark.parametrize("talk", [answers_http, _hang_up])
 def test_what_is_no_rollmq_server_is_named_as_such(talk: Callable[[socket.socket], None]) -> None:
     with listening(talk) as server:
         for words in (["status"], ["jobs"], ["pause", "a"]):

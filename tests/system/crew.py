@@ -16,6 +16,7 @@ from tests.group.real_group import wait_for
 from tests.house_rules import ROOT
 from tests.system.shopper import receipts_path
 
+WORKERS = 2
 SETTLE_S = 120.0
 """For the last jobs: a worker that died with its leader is waited for some 25 s."""
 
@@ -74,7 +75,7 @@ class Member:
 class Crew:
     """All clients and workers of one storm."""
 
-    def __init__(self, folder: Path, servers: str, *, workers_count: int = 2) -> None:
+    def __init__(self, folder: Path, servers: str, *, workers_servers: Sequence[str] = ()) -> None:
         self.folder = folder
         env = clean_env(PYTHONPATH=os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
         self.clients = [
@@ -82,8 +83,8 @@ class Crew:
             for name, mode in (("ada", "async"), ("bob", "sync"))
         ]
         self.workers = [
-            Member(name, folder, _worker(servers, name), _worker_env(env, folder, name))
-            for name in (f"w{number}" for number in range(workers_count))
+            Member(f"w{number}", folder, _worker(at, f"w{number}"), _worker_env(env, folder, f"w{number}"))
+            for number, at in enumerate(workers_servers or [servers] * WORKERS)
         ]
 
     @property
@@ -105,9 +106,9 @@ class Crew:
 
 
 @contextlib.contextmanager
-def running_crew(folder: Path, servers: str, *, workers_count: int = 2) -> Iterator[Crew]:
-    """At work; all processes end with the block."""
-    crew = Crew(folder, servers, workers_count=workers_count)
+def running_crew(folder: Path, servers: str, *, workers_servers: Sequence[str] = ()) -> Iterator[Crew]:
+    """At work; all processes end with the block. Workers may have servers of their own, one each."""
+    crew = Crew(folder, servers, workers_servers=workers_servers)
     try:
         for member in crew.everybody:
             member.start()

@@ -20,9 +20,8 @@ from rollmq.store.verify import verify_directory
 from tests.core.audit import audit as audit_machine
 from tests.group.real_group import lines_of, sealed_of
 from tests.pipeline.plain_fold import ENDED, PlainFold
-from tests.system.crew import Crew, runs_path
 from tests.system.receipts import notes_of
-from tests.system.shopper import CAP, begun_path, receipts_path
+from tests.system.shopper import CAP
 
 INDEX = re.compile(rb'"index":(\d+)')
 Logs = dict[int, bytes]
@@ -42,15 +41,16 @@ class Books:
     begun_count: int = 0
 
     @classmethod
-    def of(cls, crew: Crew) -> "Books":
-        """All of them."""
+    def in_folder(cls, folder: Path) -> "Books":
+        """All of a storm, whoever wrote them."""
         books = cls()
-        for client in crew.clients:
-            books.begun_count += len(notes_of(begun_path(crew.folder, client.name)))
-            for note in notes_of(receipts_path(crew.folder, client.name)):
+        for path in folder.glob("begun-*.jsonl"):
+            books.begun_count += len(notes_of(path))
+        for path in folder.glob("receipts-*.jsonl"):
+            for note in notes_of(path):
                 books._take(note)
-        for worker in crew.workers:
-            for note in notes_of(runs_path(crew.folder, worker.name)):
+        for path in folder.glob("runs-*.jsonl"):
+            for note in notes_of(path):
                 books.runs[note["job_id"], note["attempt"], note["worker"]] += 1
         return books
 

@@ -59,7 +59,7 @@ def run_storm(
         goes_on(group, crew)
         settle(group, crew)
         report.counts.update(weather.counts)
-    report.counts.update(prove([node.state for node in group.nodes], Books.of(crew)))
+    report.counts.update(prove([node.state for node in group.nodes], Books.in_folder(folder)))
     return report
 
 

@@ -129,5 +129,5 @@ def test_a_full_disk_on_the_leader_and_then_on_a_follower_costs_the_group_nothin
             victim.start()
             goes_on(group, crew)
         settle(group, crew)
-        books = Books.of(crew)
+        books = Books.in_folder(tmp_path)
         prove([node.state for node in group.nodes], books)
