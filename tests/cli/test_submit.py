@@ -38,6 +38,8 @@ def test_a_payload_comes_from_the_argument_a_file_or_a_pipe(server: str, tmp_pat
     assert rollmq("submit", "echo", "from here", "--wait", ROLLMQ_SERVER=server).stdout == "from here"
     told = run("submit", "echo", "--file", tmp_path / "order", "--wait", "--json", server=server)
     assert json.loads(told.output)["result_base64"] == "ZnJvbSBhIGZpbGUA/w=="
+    not_utf8 = json.loads(rollmq("submit", "echo", "\udcff", "--wait", "--json", ROLLMQ_SERVER=server).stdout)
+    assert not_utf8["result_base64"] == "/w=="
     assert run("submit", "echo", "--wait", server=server, stdin="piped").output == "piped"
     assert run("submit", "echo", "--file", "-", "--wait", server=server, stdin="piped").output == "piped"
 

@@ -29,6 +29,7 @@ class Member:
         self.log_path = folder / f"{name}.log"
         self._command = command
         self._env = env
+        self._log_bytes = 0
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -40,6 +41,7 @@ class Member:
         """Begin, or begin again."""
         assert not self.is_running
         with self.log_path.open("ab") as log:
+            self._log_bytes = log.tell()
             self.process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, env=self._env, cwd=ROOT, start_new_session=True
             )
@@ -55,19 +57,20 @@ class Member:
         if self.process is not None:
             self.process.wait()
 
-    def finish(self) -> None:
-        """Politely. A signal that came before the process had begun ends it at once: then once more."""
-
-        def has_ended() -> bool:
-            assert self.process is not None
-            if self.process.poll() == -signal.SIGTERM:
-                self.start()
-                self.signal(signal.SIGTERM)
-            return self.process.poll() is not None
-
+    def ask_to_finish(self) -> None:
+        """Politely. One that has not begun yet could not hear it: it is waited for."""
+        wait_for(lambda: self.has_begun or not self.is_running, f"{self.name} has begun")
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
-        wait_for(has_ended, f"{self.name} has finished, see {self.log_path}", limit_s=SETTLE_S)
+
+    @property
+    def has_begun(self) -> bool:
+        """It has said so since it was started last."""
+        return self.log_path.stat().st_size > self._log_bytes
+
+    def has_finished(self) -> None:
+        """Until it has, and everything was in order."""
+        wait_for(lambda: not self.is_running, f"{self.name} finishes, see {self.log_path}", limit_s=SETTLE_S)
         assert self.process is not None
         assert self.process.returncode == 0, self.log_path.read_text()[-3000:]
 
@@ -99,10 +102,11 @@ class Crew:
 
     def finish(self) -> None:
         """Clients end once all they submitted has ended, then workers."""
-        for client in self.clients:
-            client.signal(signal.SIGTERM)
-        for member in self.everybody:
-            member.finish()
+        for members in (self.clients, self.workers):
+            for member in members:
+                member.ask_to_finish()
+            for member in members:
+                member.has_finished()
 
 
 @contextlib.contextmanager

@@ -184,6 +184,7 @@ async def _main(servers: str, folder: Path, name: str, mode: str) -> None:
             shopper.is_stopping = True
 
         loop.add_signal_handler(signal.SIGTERM, stop)
+        print("begun", flush=True)
         await shopper.run()
 
     if mode == "async":

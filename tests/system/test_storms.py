@@ -94,6 +94,6 @@ LIES: Mapping[Callable[[Books], None], str] = {
     told_two_ends: "told",
     ran_twice: "ran 2 times",
     ran_elsewhere: "w99",
-    never_ran: "never ran",
+    never_ran: "not run",
     caught: "another job",
 }

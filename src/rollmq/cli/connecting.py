@@ -5,6 +5,7 @@ It opens no socket itself and knows no command.
 
 import functools
 import getpass
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -27,6 +28,16 @@ ID_DIGITS: Final = 32
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds: `nan` is in every range, for it is neither below nor above anything."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return seconds
 
 
 class AnswerNotUnderstood(OperatorError):

@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rollmq.cli.connecting import SERVER_ENV, as_job, as_servers, token
+from rollmq.cli.connecting import SERVER_ENV, Seconds, as_job, as_servers, token
 from rollmq.cli.describe import one_line, time_of
 from rollmq.cli.history_told import print_audit, print_report, report_json
 from rollmq.cli.rows import csv_rows, json_rows, parquet_rows, table_rows
@@ -183,7 +183,7 @@ It runs until it is interrupted. Exit codes: 0 interrupted, or all rounds done, 
 )
 @with_sources
 @on_spark
-@click.option("--every", default=5.0, show_default=True, metavar="SECONDS", type=click.FloatRange(0.1))
+@click.option("--every", default=5.0, show_default=True, metavar="SECONDS", type=Seconds(0.1))
 @click.option("--rounds", type=click.IntRange(1), metavar="N", help="End after so many rounds.")
 @click.option(
     "--confirm", metavar="NAME", default="", help="Tell the nodes what was taken, as this pipeline."

@@ -3,6 +3,7 @@
 It reads payloads and options; submitting is the library's, many of them are submit_lines'.
 """
 
+import os
 import sys
 from collections.abc import Awaitable
 from datetime import datetime
@@ -18,6 +19,7 @@ from rollmq.cli.connecting import (
     JSON_OPTION,
     SERVER_OPTION,
     TIMEOUT_OPTION,
+    Seconds,
     as_exec,
     as_line,
     as_name,
@@ -34,7 +36,7 @@ from rollmq.library.submit_options import TIMEOUT_DEFAULT_S, TRIES_MAX_DEFAULT
 
 STDIN: Final = "-"
 T = TypeVar("T")
-SECONDS: Final = click.FloatRange(min=0)
+SECONDS: Final = Seconds(min=0)
 
 
 @click.command(
@@ -142,7 +144,7 @@ def submit(
     if lines:
         code = _run(submit_lines(errand, path if path is not None and str(path) != STDIN else None))
     else:
-        code = _run(_one(errand, payload.encode() if payload is not None else _read(path)))
+        code = _run(_one(errand, os.fsencode(payload) if payload is not None else _read(path)))
     ctx.exit(code)
 
 

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rollmq.cli import looks
-from rollmq.cli.connecting import asks_a_node, understood
+from rollmq.cli.connecting import Seconds, asks_a_node, understood
 from rollmq.cli.describe import one_line
 from rollmq.errors import AnswerUnknown, NoLeader, ServerUnreachable
 from rollmq.library.operator import OperatorConnection
@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no leader (a live screen waits fo
 @click.option(
     "--every",
     "every_s",
-    type=click.FloatRange(0.1, 3600),
+    type=Seconds(0.1, 3600),
     default=EVERY_S,
     show_default=True,
     metavar="SECONDS",

@@ -15,7 +15,7 @@ import click
 import uvloop
 
 from rollmq import limits
-from rollmq.cli.connecting import SERVER_OPTION
+from rollmq.cli.connecting import SERVER_OPTION, Seconds
 from rollmq.cli.loading import load
 from rollmq.errors import HandlerProblem
 from rollmq.library.command import Command, parse_command
@@ -68,7 +68,7 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
 @click.option("--release", default="", metavar="TEXT", help="Version of the code that it runs, for reports.")
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     metavar="SECONDS",
     help="How long a stop waits for what runs.  [default: until it has ended]",
 )

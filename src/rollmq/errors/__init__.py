@@ -442,6 +442,6 @@ class PortNotUsable(RollmqError):
     def __init__(self, *, address: str, reason: str) -> None:
         self.address = address
         super().__init__(
-            f"cannot listen at {address}: {reason}. The state was not changed. "
+            f"cannot listen at {address}: {reason}. Nothing was served, the log was not changed. "
             f"Choose another port or --host, or stop what is there (`ss -ltnp` shows it)."
         )

@@ -5,6 +5,7 @@ leader can know is the leader's to refuse.
 """
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -139,7 +140,13 @@ def _header(options: Options, digest: str, key_id: str) -> bytes:
 def _us(seconds: Seconds | None) -> int:
     if seconds is None:
         return 0
-    return int((seconds.total_seconds() if isinstance(seconds, timedelta) else seconds) * 1_000_000)
+    return _finite_us(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
+
+
+def _finite_us(seconds: float) -> int:
+    if not math.isfinite(seconds):
+        raise _refused(ErrorCode.BAD_JOB, f"{seconds} is no number of seconds")
+    return int(seconds * 1_000_000)
 
 
 def _at_us(at: datetime | float | None) -> int:
@@ -147,7 +154,7 @@ def _at_us(at: datetime | float | None) -> int:
         return 0
     if isinstance(at, datetime) and at.tzinfo is None:
         raise _refused(ErrorCode.BAD_JOB, "not_before has no time zone: write datetime.now(UTC) + …")
-    return int((at.timestamp() if isinstance(at, datetime) else at) * 1_000_000)
+    return _finite_us(at.timestamp() if isinstance(at, datetime) else at)
 
 
 def _backoff(backoff: Backoff | Seconds | None) -> dict[str, object] | None:

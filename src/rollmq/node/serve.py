@@ -10,7 +10,7 @@ import errno
 import gc
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -36,6 +36,10 @@ BACKLOG: Final = 1024
 QUIET_S: Final = 5.0
 """How long a polite stop waits for what was decided to be on disk and said."""
 QUIET_LOOK_S: Final = 0.01
+LISTEN_PROBLEMS: Final[Mapping[int, str]] = {
+    errno.EADDRINUSE: "another process listens there",
+    errno.EACCES: "permission denied; ports below 1024 need a privilege",
+}
 HAND_OVER_S: Final = 2.0
 """How long another node may take to lead in this one's place."""
 
@@ -297,7 +301,7 @@ async def _listen(options: ServeOptions, way_in: "WayIn") -> asyncio.Server:
             way_in.connection, options.host, options.port, backlog=BACKLOG
         )
     except OSError as error:
-        reason = "another process listens there" if error.errno == errno.EADDRINUSE else str(error.strerror)
+        reason = LISTEN_PROBLEMS.get(error.errno or 0, str(error.strerror))
         raise PortNotUsable(address=options.address, reason=reason) from error
 
 
