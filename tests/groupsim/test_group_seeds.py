@@ -43,6 +43,7 @@ def test_a_seed_decides_a_whole_group_in_every_process() -> None:
     assert found[0] == f"{[run_seed(n).digest for n in (2, 4, 16)]}\n"
 
 
+@pytest.mark.pure
 def test_a_failing_seed_of_a_group_says_how_to_replay_it_and_fails_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
