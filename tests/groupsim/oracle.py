@@ -176,11 +176,7 @@ class Witness(Oracle):
     def asked(self, effects: Sequence[AnyEffect], term: int) -> None:
         """What this node, which takes itself for the leader of `term`, has just decided to answer."""
         if self.group.terms and self.group.terms[-1] > term:
-            stale = [
-                effect
-                for effect in effects
-                if isinstance(effect, Refused) or (isinstance(effect, Answer) and effect.is_read)
-            ]
+            stale = [effect for effect in effects if isinstance(effect, Refused | Answer)]
             self.counts["asked in vain"] += len(stale)
             self._stale += stale
 

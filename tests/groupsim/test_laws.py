@@ -12,6 +12,7 @@ from rollmq.core.line import decode_line, encode_line
 from rollmq.core.raft_ready import HardState, Write
 from tests.groupsim import check
 from tests.groupsim.stories import Story
+from tests.sim.ledger import Ledger
 from tests.sim.world import Violation
 
 
@@ -98,6 +99,24 @@ def assigned_without_credit(story: Story) -> None:
         witness.allowed = allowed
 
 
+def read_twice(story: Story, kind: type) -> None:
+    """The log's ledger, up to the first event of this kind, and that once more as another entry."""
+    ledger = Ledger()
+    for line in story.oracle.lines:
+        event = decode_line(line)
+        ledger.read(event)
+        if isinstance(event, kind):
+            ledger.read(msgspec.structs.replace(event, index=event.index + 1))
+
+
+def assigned_twice(story: Story) -> None:
+    read_twice(story, Assign)
+
+
+def ended_twice(story: Story) -> None:
+    read_twice(story, Ack)
+
+
 def answered_by_a_deposed_leader(story: Story) -> None:
     witness, effect = story.leader().oracle, Answer(1, None, "as it was")
     witness.asked([effect], term=0)
@@ -134,6 +153,8 @@ def wrote_with_a_gap(story: Story) -> None:
         (accepted_and_not_in_the_log, "P1"),
         (told_another_end, "P2"),
         (assigned_without_credit, "P4"),
+        (assigned_twice, "P3: .* assigns a job that is inflight"),
+        (ended_twice, "P[23]"),
         (answered_by_a_deposed_leader, "another had replaced"),
         (lost_what_was_confirmed, "P1"),
         (forgot_its_vote, "had voted"),

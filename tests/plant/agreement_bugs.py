@@ -81,16 +81,16 @@ DIFFERING: Final = (
 STALE: Final = (
     Bug(
         "answers wait for no read index",
-        CORE + "replica.py",
-        "type(effect) is Refused or (type(effect) is Answer and effect.is_read)",
-        "type(effect) is Refused",
+        CORE + "effects.py",
+        "READS: Final = frozenset({Refused, Answer})",
+        "READS: Final = frozenset({Refused})",
         (READS + "test_a_leader_that_was_replaced_behind_its_back_answers_nothing",),
     ),
     Bug(
         "refusals wait for no read index",
-        CORE + "replica.py",
-        "type(effect) is Refused or (type(effect) is Answer and effect.is_read)",
-        "type(effect) is Answer and effect.is_read",
+        CORE + "effects.py",
+        "READS: Final = frozenset({Refused, Answer})",
+        "READS: Final = frozenset({Answer})",
         (READS + "test_a_refusal_waits_too_for_a_copy_may_have_been_accepted_elsewhere",),
     ),
     Bug(

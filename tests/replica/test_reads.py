@@ -12,11 +12,11 @@ def led() -> tuple[Trio, Member]:
     return trio, leader
 
 
-def ask(trio: Trio, member: Member, *, is_read: bool = True) -> None:
+def ask(trio: Trio, member: Member) -> None:
     """A question that needs nothing but what is committed already."""
     assert member.replica.leader is not None
     desk = member.replica.leader.desk
-    desk.say(Answer(desk.last_index, "operator", desk.last_index, is_read))
+    desk.say(Answer(desk.last_index, "operator", desk.last_index))
     trio.flying += member.turn()
 
 
@@ -58,12 +58,6 @@ def test_a_refusal_waits_too_for_a_copy_may_have_been_accepted_elsewhere() -> No
     trio.run(100)
     (refused,) = [effect for effect in leader.told if isinstance(effect, Refused)]
     assert (refused.job_id, refused.code) == (job_id, "disk_low")
-
-
-def test_what_is_no_read_does_not_wait_for_one() -> None:
-    trio, leader = led()
-    ask(trio, leader, is_read=False)
-    assert len(answers(leader)) == 1
 
 
 def test_alone_an_answer_waits_for_nobody() -> None:

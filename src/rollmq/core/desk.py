@@ -7,7 +7,7 @@ that each decision sees all earlier ones. It chooses nothing itself.
 from collections.abc import Callable
 from typing import Final
 
-from rollmq.core.effects import AnyEffect
+from rollmq.core.effects import READS, AnyEffect
 from rollmq.core.events import AnyEvent, Pipeline, SnapshotMarker
 from rollmq.core.job import Job
 from rollmq.core.line import encode_line
@@ -36,6 +36,8 @@ class Desk:
         self.lines: list[bytes] = []
         """Decided and applied, not yet taken by the host."""
         self.effects: list[AnyEffect] = []
+        self.has_reads = False
+        """One of `effects` waits for a read index."""
         self.news_index = machine.last_index
         """The last entry that is worth a marker."""
 
@@ -65,6 +67,8 @@ class Desk:
     def say(self, effect: AnyEffect) -> None:
         """Remember an effect until its entry is committed."""
         self.effects.append(effect)
+        if type(effect) in READS:
+            self.has_reads = True
 
     def take_lines(self) -> list[bytes]:
         """The lines decided since the last call, for the log."""
@@ -73,5 +77,5 @@ class Desk:
 
     def take_effects(self) -> list[AnyEffect]:
         """The effects since the last call; their indexes never fall."""
-        effects, self.effects = self.effects, []
+        effects, self.effects, self.has_reads = self.effects, [], False
         return effects

@@ -5,7 +5,7 @@ effect may be lost in a crash, so docs/architecture.md has a row for each that s
 `to` is the host's own handle of whoever asked; nothing here looks into it.
 """
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -31,7 +31,7 @@ class Accepted(Effect, frozen=True):
 
 class Refused(Effect, frozen=True):
     """To the submitter. Nothing was changed, unless `is_unknown`: then nothing can be told. It waits for a
-    read index: only who still leads knows that no copy of it was accepted elsewhere (rule 3)."""
+    read index: only who still leads knows that no copy of the submit was accepted elsewhere (rule 3)."""
 
     to: object
     job_id: str
@@ -84,12 +84,14 @@ class AckDone(Effect, frozen=True):
 
 
 class Answer(Effect, frozen=True):
-    """To an operator or client: the answer to a query or command, true as of `index`."""
+    """To an operator or client: the answer to a query or command, true as of `index`. It says what the state
+    is, so it waits for a read index: until a majority confirmed that this node still leads (rule 3)."""
 
     to: object
     value: object
-    is_read: bool = True
-    """It says what the state is, so it waits until a majority confirmed that this node still leads."""
 
+
+READS: Final = frozenset({Refused, Answer})
+"""Effects that say what the state is, and not only what is committed in it."""
 
 AnyEffect: TypeAlias = Accepted | Refused | Assigned | Ended | AttemptVoid | AskedBack | AckDone | Answer

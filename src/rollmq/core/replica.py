@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rollmq.core import clocks, regroup
 from rollmq.core.agreement import Agreement
 from rollmq.core.ahead import Ahead, events_of
-from rollmq.core.effects import Answer, AnyEffect, Assigned, Refused
+from rollmq.core.effects import AnyEffect, Assigned
 from rollmq.core.events import AnyEvent, Member, SnapshotMarker
 from rollmq.core.leader import Leader, SegmentFacts
 from rollmq.core.line import LineDamaged, decode_line
@@ -359,14 +359,14 @@ class Replica:
             self._segment.add_block(b"".join(lines), lines_count=len(lines))
             self.raft.propose(lines)
         if leader.desk.effects:
-            effects = leader.desk.take_effects()
-            if self._is_eager:
-                effects = self._let_out_early(effects)
-            if any(_depends_on_leading(effect) for effect in effects):
+            if leader.desk.has_reads:
                 # Section 8, rule 3: another one may lead by now, and have decided otherwise.
                 ticket = self.raft.request_read()
                 assert ticket is not None, "a leader whose noop is proposed may ask"
                 self._waiting.append(ticket)
+            effects = leader.desk.take_effects()
+            if self._is_eager:
+                effects = self._let_out_early(effects)
             self._waiting.extend(effects)
 
     def _let_out_early(self, effects: list[AnyEffect]) -> list[AnyEffect]:
@@ -485,8 +485,3 @@ class Replica:
                 released.append(first)
             waiting.popleft()
         return released
-
-
-def _depends_on_leading(effect: AnyEffect) -> bool:
-    """Whether it tells what the state is, and not only what is committed in it."""
-    return type(effect) is Refused or (type(effect) is Answer and effect.is_read)

@@ -351,8 +351,7 @@ class Door:
 
     def _greet_at_commit(self, conn: Conn, frame: Frame, leader: Leader, cap: int) -> Greeting:
         greeting = Greeting(self, conn, frame.type, frame.msg_id, cap)
-        # No read: it says nothing of the queues, and what follows from the hello is told after it.
-        leader.desk.say(Answer(leader.desk.last_index, greeting, None, is_read=False))
+        leader.desk.say(Answer(leader.desk.last_index, greeting, None))
         return greeting
 
     def greet(self, greeting: Greeting) -> None:
