@@ -142,6 +142,20 @@ TURNS: Final = (
 
 LOG: Final = (
     Bug(
+        "an eager node assigns jobs that may yet be cut",
+        CORE + "replica.py",
+        "is_early = type(effect) is Assigned and effect.job.enqueued_index <= commit_index",
+        "is_early = type(effect) is Assigned",
+        ("tests/replica/test_eager.py",),
+    ),
+    Bug(
+        "an eager node says everything early",
+        CORE + "replica.py",
+        "is_early = type(effect) is Assigned and effect.job.enqueued_index <= commit_index",
+        "is_early = True",
+        ("tests/replica/test_eager.py",),
+    ),
+    Bug(
         "an effect leaves before its commit",
         CORE + "replica.py",
         "            elif first.index > commit_index:\n",

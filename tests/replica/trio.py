@@ -26,7 +26,7 @@ STEP_US = 10_000
 class Member:
     """One replica with its host's part."""
 
-    def __init__(self, node_id: str, node_ids: list[str], chance: random.Random) -> None:
+    def __init__(self, node_id: str, node_ids: list[str], chance: random.Random, *, is_eager: bool) -> None:
         self.node_id = node_id
         self.lines: list[bytes] = []
         self.told: list[AnyEffect] = []
@@ -43,7 +43,13 @@ class Member:
             now_us=0,
         )
         self.replica = Replica(
-            raft, Machine(), self._segment([]), group=GROUP, founders=node_ids, jitter=chance.random
+            raft,
+            Machine(),
+            self._segment([]),
+            group=GROUP,
+            founders=node_ids,
+            jitter=chance.random,
+            is_eager=is_eager,
         )
 
     def _segment(self, lines: list[bytes]) -> SegmentDigest:
@@ -90,11 +96,14 @@ class Member:
 class Trio:
     """Members and the links between them."""
 
-    def __init__(self, *, seed: int = 1, size: int = 3) -> None:
+    def __init__(self, *, seed: int = 1, size: int = 3, is_eager: bool = False) -> None:
         self.chance = random.Random(seed)
         self.now_us = 0
         self.node_ids = [str(number) * 32 for number in range(size)]
-        self.members = {node_id: Member(node_id, self.node_ids, self.chance) for node_id in self.node_ids}
+        self.members = {
+            node_id: Member(node_id, self.node_ids, self.chance, is_eager=is_eager)
+            for node_id in self.node_ids
+        }
         self.cut_off: set[str] = set()
         """Who hears nobody and is heard by nobody."""
         self.flying: list[PeerMessage] = []
