@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from rollmq.pipeline.errors import HistoriesDiffer
 from rollmq.pipeline.places import DeclaredGap, Found, Segment
 from rollmq.pipeline.planning import Missing, Piece, pack, plan_parts
 
@@ -49,6 +50,12 @@ def test_what_is_missing_is_told_apart_from_a_declared_gap() -> None:
         (1, 10, "gap"),
         (31, 31, "missing"),
     ]
+
+
+@pytest.mark.parametrize("other", [(5, 10), (11, 25), (8, 14), (1, 30)])
+def test_segments_of_two_histories_are_refused_and_not_mixed(other: tuple[int, int]) -> None:
+    with pytest.raises(HistoriesDiffer, match="two histories"):
+        plan_parts(_found((1, 10), (11, 30), (31, 40), other), start=31)
 
 
 def test_groups_are_planned_apart_and_each_from_its_own_start() -> None:

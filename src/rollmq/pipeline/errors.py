@@ -62,6 +62,17 @@ class SourceUnreadable(HistoryError):
         )
 
 
+class HistoriesDiffer(HistoryError):
+    """Two files claim the same entries of a group and cannot be of one history. Nothing was read."""
+
+    def __init__(self, *, group: str, one: str, other: str) -> None:
+        super().__init__(
+            f"group {group}: {one} and {other} share entries, and neither is a copy of the other: they are of "
+            f"two histories, perhaps one from before a backup was put back. Nothing was read. Take one of the "
+            f"two away, or name only the places of one history."
+        )
+
+
 class HistoryDamaged(HistoryError):
     """A line of the history is not what was written, or is missing. Nothing was skipped."""
 

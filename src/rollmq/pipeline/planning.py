@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rollmq.pipeline.errors import HistoriesDiffer
 from rollmq.pipeline.places import DeclaredGap, Found, Segment
 
 TASK_ENTRIES: Final = 262_144
@@ -51,7 +52,10 @@ Part = Piece | Missing
 def plan_parts(
     found: Found, *, starts: dict[str, int] | None = None, start: int = 1, end: int | None = None
 ) -> list[Part]:
-    """What to read for the entries from `start` (or each group's own start) to `end`, both included."""
+    """What to read for the entries from `start` (or each group's own start) to `end`, both included.
+
+    Raises HistoriesDiffer: where segments end is in the log, so those of one history are equal or apart.
+    """
     parts: list[Part] = []
     for group in sorted({each.group for each in found.segments}):
         first = (starts or {}).get(group, start)
@@ -64,9 +68,12 @@ def _plan_group(
     group: str, segments: Sequence[Segment], gaps: Iterable[DeclaredGap], start: int, end: int | None
 ) -> list[Part]:
     parts: list[Part] = []
-    expected = start
+    expected, before = start, None
     for same in _copies(segments):
         segment = same[0]
+        if before is not None and segment.first <= before.last:
+            raise HistoriesDiffer(group=group, one=before.url, other=segment.url)
+        before = segment
         if segment.last < expected or (end is not None and segment.first > end):
             continue
         if segment.first > expected:
@@ -87,7 +94,7 @@ def _missing(group: str, first: int, last: int, gaps: Iterable[DeclaredGap]) -> 
 
 
 def _copies(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """Segments in order, those that are copies of each other together."""
+    """Segments in order of their first entries, those that are copies of each other together."""
     by_range: dict[tuple[int, int], list[Segment]] = {}
     for each in sorted(segments):
         by_range.setdefault((each.first, each.last), []).append(each)
