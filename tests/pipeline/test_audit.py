@@ -11,7 +11,7 @@ from rollmq.pipeline import audit
 from rollmq.pipeline.auditing import run_audit
 from rollmq.pipeline.runs import History, Sources
 from rollmq.pipeline.warehouse import Warehouse
-from tests.docs_examples import EXAMPLES, JOB, OTHER_JOB, at
+from tests.docs_examples import EXAMPLES, JOB, OTHER_JOB, THIRD_JOB, at
 from tests.pipeline.archives import lines_of, write_segments
 from tests.pipeline.storms import SEEDS, storm
 
@@ -129,23 +129,32 @@ def test_honest_histories_with_crashes_in_them_have_nothing_to_find(spark: Any, 
 
 
 def test_a_receipt_without_its_job_and_a_lie_about_its_end_are_found(spark: Any) -> None:
-    jobs = spark.createDataFrame(
-        [("g", JOB, "done", 9), ("g", OTHER_JOB, "cancelled", 8)],
-        "group string, job_id string, state string, last_index long",
-    )
-    accepted = spark.createDataFrame(
-        [("g", 1, "enqueue", JOB), ("g", 2, "enqueue", OTHER_JOB)],
-        "group string, index long, type string, job_id string",
+    happened = [
+        (1, "enqueue", JOB, None, True), (2, "enqueue", OTHER_JOB, None, True),
+        (3, "ack", JOB, "assign", True), (4, "dlq", OTHER_JOB, "assign", True),
+        (5, "drop", OTHER_JOB, "dlq", True),
+        (6, "ack", OTHER_JOB, "drop", False), (7, "cancel", THIRD_JOB, None, False),
+    ]  # fmt: skip
+    steps = spark.createDataFrame(
+        [("g", *each) for each in happened],
+        "group string, index long, type string, job_id string, before string, is_legal boolean",
     )
     lost, early = "019a982c" + "0" * 24, "f" * 32
     told = [
         (JOB, "accepted", 1), (JOB, "done", 2), (OTHER_JOB, "accepted", 1), (OTHER_JOB, "done", 2),
+        (OTHER_JOB, "dead", 2), (OTHER_JOB, "dropped", 3), (THIRD_JOB, "cancelled", 4),
         (lost, "accepted", 1), (early, "accepted", 1), (OTHER_JOB, "refused", 1),
     ]  # fmt: skip
     receipts = spark.createDataFrame(told, "job_id string, told string, at_us long")
-    checks = audit.receipts_are_in_the_log(receipts, accepted, jobs, at(1000))
-    found = {(row["promise"], row["job_id"]) for check in checks for row in check.collect()}
-    assert found == {("P1", lost), ("P2", OTHER_JOB)}
+    checks = audit.receipts_are_in_the_log(receipts, steps, at(1000))
+    found = sorted(
+        (row["promise"], row["job_id"], row["what"]) for check in checks for row in check.collect()
+    )
+    assert found == [
+        ("P1", lost, "a client holds 'accepted', and the job is not in the log"),
+        ("P1", THIRD_JOB, "a client holds 'cancelled', and the job is not in the log"),
+        ("P2", OTHER_JOB, "a client was told 'done', and the log does not say so"),
+    ]
 
 
 def test_a_job_that_is_in_no_table_is_found(spark: Any) -> None:

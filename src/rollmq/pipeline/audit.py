@@ -5,6 +5,7 @@ and the report says of how much. What a log cannot show (what a client was told)
 It reads the published tables and the sources; it repairs nothing.
 """
 
+from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
@@ -18,6 +19,9 @@ BUCKET: Final = 65_536
 """Entries that are looked at together, so that no check needs the whole log in one task."""
 CAP_DEFAULT: Final = 100_000
 """Before a `settings` event says otherwise: the default of the log's format."""
+
+TOLD: Final[Mapping[str, str]] = {"ack": "done", "cancel": "cancelled", "drop": "dropped", "dlq": "dead"}
+"""What a client is told when this happens to its job."""
 
 COLUMNS: Final = ("promise", "group", "index", "job_id", "what")
 
@@ -328,16 +332,15 @@ def made_us() -> Column:
     return F.conv(F.substring("job_id", 1, 12), 16, 10).cast("bigint") * 1000
 
 
-def receipts_are_in_the_log(
-    receipts: DataFrame, job_events: DataFrame, jobs: DataFrame, end_us: int
-) -> list[DataFrame]:
+def receipts_are_in_the_log(receipts: DataFrame, steps: DataFrame, end_us: int) -> list[DataFrame]:
     """P1 and P2: what clients were told is what the log says.
 
     A receipt is of a job id, what was told (`accepted`, `refused`, or a final state), and when. What was
-    told of jobs whose id is newer than the newest entry cannot be judged yet.
+    told of jobs whose id is newer than the newest entry cannot be judged yet. A job may have ended more than
+    once: dead, then dropped or redriven and done. Each of that may have been told.
     """
     old_enough = receipts.where(made_us() <= end_us)
-    accepted = job_events.where("type = 'enqueue'").select("job_id", "group", "index")
+    accepted = steps.where("type = 'enqueue'").select("job_id", "group", "index")
     no_group = F.lit(None).cast("string").alias("group")
     no_index = F.lit(None).cast("bigint").alias("index")
     lost = old_enough.where("told not in ('refused')").join(accepted, on="job_id", how="left_anti")
@@ -346,9 +349,9 @@ def receipts_are_in_the_log(
     untrue = refused.join(told_otherwise, on="job_id", how="left_anti").join(
         accepted, on="job_id", how="inner"
     )
-    final = jobs.where("state in ('done', 'cancelled', 'dropped', 'dead')").select(
-        "job_id", "group", F.col("last_index").alias("index"), F.col("state").alias("told")
-    )
+    told = F.coalesce(*(F.when(F.col("type") == kind, word) for kind, word in TOLD.items()))
+    happened = steps.where(F.col("is_legal") | F.col("before").isNull())  # null: behind a gap
+    final = happened.select("job_id", told.alias("told")).where("told is not null")
     ended = old_enough.where("told not in ('accepted', 'refused')").select("job_id", "told")
     contradicted = ended.join(final, on=["job_id", "told"], how="left_anti").join(
         accepted, on="job_id", how="inner"

@@ -75,7 +75,7 @@ def run_audit(history: History, *, places: Sequence[str] = (), receipts: str = "
             told = _receipts(history, receipts)
             report.receipts = told.count()
             report.receipts_undecided = told.where(audit.made_us() > end_us).count()
-            checks += audit.receipts_are_in_the_log(told, steps, all_jobs, end_us)
+            checks += audit.receipts_are_in_the_log(told, steps, end_us)
         found = run.staging("violations")
         reduce(DataFrame.unionByName, checks).coalesce(1).write.parquet(found)
         _summarize(history.spark.read.parquet(found), report)

@@ -67,9 +67,9 @@ class HistoriesDiffer(HistoryError):
 
     def __init__(self, *, group: str, one: str, other: str) -> None:
         super().__init__(
-            f"group {group}: {one} and {other} share entries, and neither is a copy of the other: they are of "
-            f"two histories, perhaps one from before a backup was put back. Nothing was read. Take one of the "
-            f"two away, or name only the places of one history."
+            f"group {group}: {one} and {other} share entries, and neither is a copy of the other: they are "
+            f"of two histories, perhaps one from before a backup was put back. Nothing was read. Take one of "
+            f"the two away, or name only the places of one history."
         )
 
 
