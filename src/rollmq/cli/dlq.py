@@ -1,6 +1,7 @@
 """`rollmq dlq`: look at dead letters, give them a new life, or let them go."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -32,6 +33,19 @@ ALL_FLAG = click.option(
 )
 YES_FLAG = click.option("--yes", is_flag=True, help="Do not ask first.")
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def filtered(command: Command) -> Command:
+    """The command asks about some dead letters."""
+    return EXEC_FILTER(CLIENT_FILTER(ERROR_FILTER(REASON_FILTER(command))))
+
+
+def moves_letters(command: Command) -> Command:
+    """The command takes dead letters out of the DLQ: those named, or all that the filters let through."""
+    named = click.argument("job_ids", metavar="[JOB]…", nargs=-1, type=as_job)
+    return named(ALL_FLAG(filtered(WHY_OPTION(YES_FLAG(command)))))
+
 
 @click.group()
 def dlq() -> None:
@@ -48,10 +62,7 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no leader.""",
 )
 @asks_a_node
-@EXEC_FILTER
-@CLIENT_FILTER
-@ERROR_FILTER
-@REASON_FILTER
+@filtered
 @LIMIT_OPTION
 def list_(
     node: OperatorConnection,
@@ -76,14 +87,7 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no leader, 4 unknown (repeating it is safe)."""
 )
 @asks_a_node
-@click.argument("job_ids", metavar="[JOB]…", nargs=-1, type=as_job)
-@ALL_FLAG
-@EXEC_FILTER
-@CLIENT_FILTER
-@ERROR_FILTER
-@REASON_FILTER
-@WHY_OPTION
-@YES_FLAG
+@moves_letters
 def redrive(node: OperatorConnection, /, **options: Any) -> None:
     """Queue dead letters again, in a new life: their tries begin at zero."""
     _act(node, "dlq_redrive", done="queued again", **options)
@@ -98,14 +102,7 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no leader, 4 unknown (repeating it is safe)."""
 )
 @asks_a_node
-@click.argument("job_ids", metavar="[JOB]…", nargs=-1, type=as_job)
-@ALL_FLAG
-@EXEC_FILTER
-@CLIENT_FILTER
-@ERROR_FILTER
-@REASON_FILTER
-@WHY_OPTION
-@YES_FLAG
+@moves_letters
 def drop(node: OperatorConnection, /, **options: Any) -> None:
     """Let dead letters go for good. Their story stays in the history."""
     _act(node, "dlq_drop", done="dropped", **options)
