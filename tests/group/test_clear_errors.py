@@ -52,6 +52,7 @@ def test_a_node_with_another_group_name_is_told_which(group: RealGroup, node: Re
 
 
 def test_a_directory_of_another_group_is_refused_by_the_uuid(group: RealGroup, node: RealNode) -> None:
+    """Pitfall 37."""
     node.start()
     wait_for(lambda: (node.status() or {}).get("role") == "leader", "it leads a group of its own")
     node.stop()
@@ -61,6 +62,7 @@ def test_a_directory_of_another_group_is_refused_by_the_uuid(group: RealGroup, n
 
 
 def test_a_copied_directory_is_refused_while_its_node_lives(group: RealGroup, node: RealNode) -> None:
+    """Pitfall 37: it would vote twice."""
     original = group.others(group.leader())[0]
     shutil.copytree(original.state, node.state, ignore=shutil.ignore_patterns("lock"))
     node.options = ["--peers", f"{group.peers},{node.address}"]

@@ -129,6 +129,7 @@ def test_a_removed_leader_leads_until_that_is_committed_and_another_takes_over(g
 
 
 def test_a_change_that_would_leave_no_live_majority_is_refused(group: RealGroup) -> None:
+    """Pitfall 36."""
     client, worker = Submitter(group.servers), Runner(group.servers)
     with running(client, worker):
         grows(client)

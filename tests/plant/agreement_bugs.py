@@ -111,6 +111,13 @@ TIMES: Final = (
         (CLOCKS + "test_what_a_majority_of_clocks_says",),
     ),
     Bug(
+        "the first leader's clock alone begins the time of a group",
+        CORE + "replica.py",
+        "        begin_us = self._wall_us if is_alone else clocks.step_us(self.raft)\n",
+        "        begin_us = self._wall_us\n",
+        (CLOCKS + "test_the_time_of_a_new_group_begins_with_a_majoritys_clocks",),
+    ),
+    Bug(
         "a majority's clocks move nothing",
         CORE + "replica.py",
         "        if agreed_us is not None and log_time.is_far_behind(agreed_us):\n",

@@ -112,6 +112,20 @@ def test_clocks_that_are_all_apart_end_with_the_middle_one_as_leader() -> None:
     assert trio.leader() is one
 
 
+def test_the_time_of_a_new_group_begins_with_a_majoritys_clocks() -> None:
+    """The first leader's own may be years ahead, and log time never goes back."""
+    first_id = Trio().leader().node_id
+    trio = Trio()
+    trio.members[first_id].wall_offset_us = 1_000 * HOUR_US
+    trio.leader()
+    trio.run(1_000)
+    leader = trio.leader()
+    assert leader.node_id != first_id, "it handed over, too"
+    assert log_us(leader) < trio.now_us + 2 * SECOND_US
+    assert decode_line(leader.lines[0]).term < leader.replica.raft.term
+    assert all(decode_line(line).at_us >= WALL_US for line in leader.lines)
+
+
 def test_alone_no_clock_but_an_operator_moves_log_time() -> None:
     trio, leader = led(size=1)
     leader.wall_offset_us = HOUR_US

@@ -327,13 +327,17 @@ class Replica:
         """Apply the whole log, then decide; what is decided is spoken once the noop is committed."""
         if not self._apply_to(self.raft.log.last_index):
             return  # the rest in the next turns
+        is_alone = self.raft.log.membership.current.voters == {self.raft.node_id}
+        begin_us = self._wall_us if is_alone else clocks.step_us(self.raft)
+        if self.machine.last_index == 0 and begin_us is None:
+            return  # The first answers bring the clocks of a majority, with which a new group's time begins.
         self._ahead.clear()
         # Delays that ended while this node led, in a term that may have left nothing in the log, have ended.
         last_us = max(self.machine.last_at_us, self._led_until_us)
         self._log_time = LogTime(last_at_us=last_us, mono_us=self._mono_us, wall_us=self._wall_us)
-        if self.machine.last_index == 0 or self.raft.log.membership.current.voters == {self.raft.node_id}:
-            # A new group has no time to contradict; alone, starting the node is the operator's word.
-            self._log_time.step(self._wall_us)
+        if begin_us is not None and (is_alone or self.machine.last_index == 0):
+            # Alone, starting the node is the operator's word.
+            self._log_time.step(begin_us)
         now_us = self._log_time.read(mono_us=self._mono_us, wall_us=self._wall_us)
         leader = Leader(self.machine, term=self.raft.term, jitter=self._jitter, now_us=now_us)
         leader.intake.is_disk_low = self.is_disk_low
