@@ -134,9 +134,23 @@ TIMES: Final = (
     Bug(
         "a leader whose clock is wrong leads on",
         CORE + "clocks.py",
-        "        if heir is None or raft.transfer(heir) is not None:\n",
+        "        if raft.transfer(heir) is not None:\n",
         "        if True:\n",
         (CLOCKS + "test_a_leader_whose_clock_all_others_find_off_hands_over",),
+    ),
+    Bug(
+        "one look at the clocks deposes a leader",
+        CORE + "clocks.py",
+        "        if not is_lasting or mono_us < self._offer_us or raft.is_transferring:\n",
+        "        if heir is None or mono_us < self._offer_us or raft.is_transferring:\n",
+        (CLOCKS + "test_clocks_that_are_all_set_at_once_depose_nobody",),
+    ),
+    Bug(
+        "what is known of the others' clocks moves with the leader's own",
+        CORE + "clocks.py",
+        "raft.now_us + each.wall_ahead_us - raft.wall_us",
+        "0 * raft.wall_us",
+        (CLOCKS + "test_a_jump_in_any_moment_is_held_against_what_the_others_clocks_say_now",),
     ),
     Bug(
         "the leadership goes to the clock that is furthest off",

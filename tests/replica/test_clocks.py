@@ -91,6 +91,17 @@ def test_a_leader_whose_clock_all_others_find_off_hands_over(offset_us: int) -> 
     assert trio.leader() is new, "and nobody finds fault with the new one"
 
 
+def test_clocks_that_are_all_set_at_once_depose_nobody() -> None:
+    """For a moment a leader knows of the others' clocks only what they said before."""
+    trio, leader = led()
+    for number in range(25):
+        trio.run(1_540)
+        for member in trio.members.values():
+            member.wall_offset_us = HOUR_US * (number % 2)
+    assert trio.leader() is leader
+    assert leader.replica.offered_to is None
+
+
 def test_a_clock_that_only_one_other_finds_off_may_lead() -> None:
     """A majority of all members must find it, the leader itself not counted."""
     trio, leader = led()

@@ -49,6 +49,9 @@ class Clocks:
     def __init__(self) -> None:
         self._look_us = 0
         self._offer_us = 0
+        self._was_off = False
+        """A better clock was there when it last looked. Once is not enough: all clocks may have been set just
+        now, and what is known of the others' is a heartbeat old."""
 
     def is_due(self, mono_us: int) -> bool:
         """Whether it is time to compare."""
@@ -59,10 +62,11 @@ class Clocks:
 
     def hand_over(self, raft: RaftCore, mono_us: int) -> str | None:
         """Offer the leadership to a node with a better clock; who it is, if it was offered now."""
-        if mono_us < self._offer_us or raft.is_transferring:
-            return None
         heir = better_clock(gaps_heard(raft), len(raft.log.membership.current.voters))
-        if heir is None or raft.transfer(heir) is not None:
+        is_lasting, self._was_off = self._was_off and heir is not None, heir is not None
+        if not is_lasting or mono_us < self._offer_us or raft.is_transferring:
+            return None
+        if raft.transfer(heir) is not None:
             return None
         self._offer_us = mono_us + HAND_OVER_EVERY_US
         return heir
