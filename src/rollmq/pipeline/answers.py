@@ -27,7 +27,7 @@ def job_life(history: History, job_id: str) -> list[dict[str, Any]]:
     published = history.warehouse.require(EVENTS, JOBS_OPEN)
     # Where the job's events lie: files and parts of files outside of it are not even opened.
     found = (
-        history.table(JOBS_CLOSED.name, published)
+        history.table(JOBS_CLOSED.name, published, {"job_id": (job_id, job_id)})
         .where(F.col("job_id") == job_id)
         .select("group", "enqueue_index", F.col("closed_index").alias("until"))
     )
@@ -44,7 +44,7 @@ def job_life(history: History, job_id: str) -> list[dict[str, Any]]:
         raise JobNotInHistory(job_id=job_id, until=until_text(published))
     rows: list[dict[str, Any]] = []
     for group, (first, last) in sorted(spans.items()):
-        events = history.table(EVENTS.name, published).where(
+        events = history.table(EVENTS.name, published, {"index": (first, last)}).where(
             (F.col("group") == group)
             & F.col("index").between(first, last)
             & ((F.col("job_id") == job_id) | F.array_contains("job_ids", job_id))

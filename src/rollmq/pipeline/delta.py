@@ -7,13 +7,14 @@ appears by an atomic rename. DuckDB, Polars and warehouses read the same format.
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
@@ -21,6 +22,9 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from rollmq.pipeline.tables import Table
 
 NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+Within: TypeAlias = Mapping[str, tuple[Any, Any]]
+"""Of columns with statistics, the least and the greatest value that are wanted."""
+EVERYTHING: Final[Within] = {}
 COMPACT_FILES: Final = 64
 """From so many files smaller than half of COMPACT_BYTES on, they are made into few."""
 COMPACT_BYTES: Final = 128 << 20
@@ -83,11 +87,12 @@ class DeltaFolder:
         """The files of a version."""
         return [each.removeprefix("file://") for each in self._at(version).file_uris()]
 
-    def frame(self, spark: Any, version: int) -> Any:
-        """The rows of a version, for Spark."""
+    def frame(self, spark: Any, version: int, within: Within = EVERYTHING) -> Any:
+        """The rows of a version, for Spark. Files that hold nothing within these bounds are not even opened;
+        of the others all rows are given, so whoever gives bounds filters too."""
         from pyspark.sql import functions as F
 
-        actions = self._actions(version)
+        actions = self._actions(version, within)
         if not actions:
             return spark.createDataFrame([], self.table.ddl)
         partition = self.table.partition
@@ -131,9 +136,14 @@ class DeltaFolder:
     def _at(self, version: int) -> Any:
         return DeltaTable(str(self.path), version=version)
 
-    def _actions(self, version: int) -> list[tuple[str, str | None]]:
-        """(path, value of the dividing column) of each file of a version."""
+    def _actions(self, version: int, within: Within = EVERYTHING) -> list[tuple[str, str | None]]:
+        """(path, value of the dividing column) of each file of a version that may have rows within bounds."""
         found = pa.table(self._at(version).get_add_actions(flatten=True))
+        for name, (least, greatest) in within.items():
+            if f"min.{name}" in found.column_names:
+                is_below = pc.less(found.column(f"max.{name}"), least)
+                is_above = pc.greater(found.column(f"min.{name}"), greatest)
+                found = found.filter(pc.invert(pc.fill_null(pc.or_(is_below, is_above), False)))
         paths = [unquote(each) for each in found.column("path").to_pylist()]
         key = f"partition.{self.table.partition}"
         values = found.column(key).to_pylist() if key in found.column_names else [None] * len(paths)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
@@ -53,6 +54,8 @@ COMMON: Final = (
 RUNS_MAX: Final = 16
 """Above so many lines of other types in a block, cutting it up costs more than it saves."""
 
+_RARE = re.compile(b'"type":"(?!(?:%b)")' % "|".join(COMMON).encode())
+"""Where a line of another type says so; each line has its type at the same place."""
 _HEADERS = re.compile(rb',"headers":(\{(?:"(?:[^"\\]|\\.)*":"(?:[^"\\]|\\.)*",?)*\})')
 """The one object whose keys are the users' own: as a string it can be read without guessing their types."""
 _COMPUTED = frozenset({"group", "at", "fence_term", "fence_index", "settings", "extra", "reject"})
@@ -199,8 +202,8 @@ class LineParser:
         count = batch.num_rows
         without = [pa.nulls(count, pa.string()) if name in BYTES else batch[name] for name in self._columns]
         yield pa.RecordBatch.from_arrays(without, schema=self._schema)
-        apart = batch.filter(mask)
         kept = (*BYTES, *BESIDE_BYTES)
+        apart = batch.select([name for name in self._columns if name in kept]).filter(mask)
         arrays = [
             apart[name] if name in kept else pa.nulls(apart.num_rows, arrow_type(COLUMNS[name]))
             for name in self._columns
@@ -210,7 +213,7 @@ class LineParser:
 
     def _check(self, given: dict[str, Any], count: int, first_index: int) -> None:
         index, kind = given["index"], given["type"]
-        expected = pa.array(range(first_index, first_index + count), pa.int64())
+        expected = pa.array(np.arange(first_index, first_index + count))
         if index.null_count or not pc.all(pc.equal(index, expected)).as_py():
             raise _Unfit("index", f"it is not entry {first_index}, which belongs there")
         known = pc.is_in(kind, self._known)
@@ -321,7 +324,7 @@ def _runs(block: bytes) -> Iterator[tuple[bytes, bool]]:
 
     Nearly all lines are of a few types; asking for the fields of those alone is twice as fast.
     """
-    places = sorted(_lines_with(block))
+    places = _rare_lines(block)
     if len(places) > RUNS_MAX:
         yield block, True
         return
@@ -335,17 +338,17 @@ def _runs(block: bytes) -> Iterator[tuple[bytes, bool]]:
         yield block[done:], False
 
 
-def _lines_with(block: bytes) -> set[tuple[int, int]]:
-    """(start, end) of the lines of rare types, not many more than RUNS_MAX of them."""
-    found: set[tuple[int, int]] = set()
-    for kind in set(event_types()) - set(COMMON):
-        at = -1
-        needle = b'"type":"%b"' % kind.encode()
-        while len(found) <= RUNS_MAX and (at := block.find(needle, at + 1)) >= 0:
-            start = block.rfind(b"\n", 0, at) + 1
-            if at - start == BODY_AT:
-                end = block.find(b"\n", at) + 1
-                found.add((start, end if end else len(block)))
+def _rare_lines(block: bytes) -> list[tuple[int, int]]:
+    """(start, end) of the lines of rare types, in order, not many more than RUNS_MAX of them."""
+    found: list[tuple[int, int]] = []
+    for match in _RARE.finditer(block):
+        at = match.start()
+        start = block.rfind(b"\n", 0, at) + 1
+        if at - start == BODY_AT:
+            end = block.find(b"\n", at) + 1
+            found.append((start, end if end else len(block)))
+        if len(found) > RUNS_MAX:
+            break
     return found
 
 

@@ -17,12 +17,13 @@ from pyspark.sql import functions as F
 
 from rollmq.pipeline import silver
 from rollmq.pipeline.bronze import job_events
+from rollmq.pipeline.delta import EVERYTHING, Within
 from rollmq.pipeline.errors import EntriesUnaccounted, WarehouseDamaged
 from rollmq.pipeline.live import find_end
 from rollmq.pipeline.places import find_segments
 from rollmq.pipeline.planning import Missing, last_indexes, plan_parts
 from rollmq.pipeline.schema import COLUMNS
-from rollmq.pipeline.source import Options, RollmqReader, until_hole
+from rollmq.pipeline.source import FOREVER, Options, RollmqReader, until_hole
 from rollmq.pipeline.tables import (
     ATTEMPTS,
     BRONZE,
@@ -195,10 +196,16 @@ class History:
         new = [
             (F.col("group") == group) & (F.col("index") > each.silver_index) for group, each in behind.items()
         ]
-        events = job_events(run.frame(self.spark, EVENTS).where(_any(new)))
+        first = min((each.silver_index + 1 for each in behind.values()), default=1)
+        fresh = run.frame(self.spark, EVENTS, {"index": (first, FOREVER)})
+        fresh = fresh.where(_any(new))
+        size = fresh.agg(F.count("*"), F.min("at_us"), F.max("at_us")).collect()[0]
+        slices = silver.Slices.of(events=size[0], first_us=size[1] or 0, last_us=size[2] or 0)
         held = run.frame(self.spark, OPEN_EVENTS)
         staged = run.staging("lives")
-        silver.lives(held.unionByName(events)).write.option("compression", "snappy").parquet(staged)
+        silver.lives(held.unionByName(job_events(fresh)), slices).write.option(
+            "compression", "snappy"
+        ).parquet(staged)
         lives = self.spark.read.parquet(staged)
         few = lives.count() <= FEW_LIVES
         since = {group: each.silver_index for group, each in reached.items()}
@@ -244,9 +251,9 @@ class History:
         if versions != run.base.versions:
             run.point(versions, run.base.groups)
 
-    def table(self, name: str, published: Published | None = None) -> DataFrame:
-        """A published table."""
-        return self.warehouse.frame(self.spark, TABLES[name], published)
+    def table(self, name: str, published: Published | None = None, within: Within = EVERYTHING) -> DataFrame:
+        """A published table; with bounds, those of its files that may hold rows within."""
+        return self.warehouse.frame(self.spark, TABLES[name], published, within)
 
 
 def _any(conditions: Sequence[Column]) -> Column:

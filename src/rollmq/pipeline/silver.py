@@ -8,14 +8,18 @@ DataFrame in, DataFrame out. It writes nothing.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rollmq.core.dedup import ID_TIME_DIGITS
 from rollmq.pipeline.schema import ENDINGS
 from rollmq.pipeline.tables import ATTEMPTS, JOB_EVENT, JOBS_CLOSED, JOBS_OPEN
 
+SLICE_EVENTS: Final = 250_000
+"""Events that one task gathers, about: some 30 MB, far below what a core has."""
 REQUEUES: Final = ("fail_requeue", "timeout_requeue", "worker_down_requeue")
 CLOSING: Final = ("ack", "cancel", "drop")
 """After these nothing happens to a job any more."""
@@ -38,16 +42,43 @@ _OF_JOB: Final = (
 _OF_EVENT: Final = tuple(name for name in JOB_EVENT if name not in ("group", "job_id", "index", *_OF_JOB))
 
 
-def lives(job_events: DataFrame) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How jobs are divided among tasks and files: by the time that their ids begin with.
+
+    Jobs of one time come into one file, in order, so that who looks for a job opens few files.
+    """
+
+    count: int = 1
+    first_us: int = 0
+    span_us: int = 1
+
+    @staticmethod
+    def of(*, events: int, first_us: int, last_us: int) -> "Slices":
+        """Slices of about SLICE_EVENTS events."""
+        return Slices(max(events // SLICE_EVENTS, 1), first_us, max(last_us - first_us, 1))
+
+    def slice_of(self, job_id: str) -> Column:
+        """Where a job belongs; those from before the first time come into the first slice."""
+        made_us = F.conv(F.substring(job_id, 1, ID_TIME_DIGITS), 16, 10).cast("bigint") * 1000
+        number = F.floor((made_us - self.first_us) * self.count / self.span_us)
+        return F.least(F.greatest(number, F.lit(0)), F.lit(self.count - 1)).cast("int")
+
+
+ONE_SLICE: Final = Slices()
+
+
+def lives(job_events: DataFrame, slices: Slices = ONE_SLICE) -> DataFrame:
     """One row per life of a job: its events in order, what the enqueue said, and how it was closed.
 
     A life ends where the next one begins. `is_open` is the job's: something may still happen to it.
     """
     kind = F.col("type")
     stories = (
-        job_events.repartition("group", "job_id")
-        .sortWithinPartitions("group", "job_id")
-        .groupBy("group", "job_id")
+        job_events.withColumn("slice", slices.slice_of("job_id"))
+        .repartitionById(slices.count, "slice")
+        .sortWithinPartitions("slice", "group", "job_id")
+        .groupBy("slice", "group", "job_id")
         .agg(
             F.array_sort(F.collect_list(F.struct("index", *_OF_EVENT))).alias("story"),
             F.first(

@@ -26,6 +26,24 @@ GROUP_ROWS: Final = 131_072
 """Rows of a row group: few enough that a look at one job reads little, enough to compress well."""
 
 
+DIFFERENT: Final = frozenset(
+    {
+        "index",
+        "at_us",
+        "at",
+        "job_id",
+        "fence_index",
+        "ready_us",
+        "held_us",
+        "run_us",
+        "payload",
+        "result",
+        "key",
+    }
+)
+"""Columns whose values hardly repeat: a dictionary of them would be made in vain."""
+
+
 class Taken(msgspec.Struct, frozen=True):
     """What one task wrote."""
 
@@ -76,25 +94,38 @@ def write_batches(batches: Iterable[Any], staged: str) -> Taken:
     files = {table.name: _File(table, f"{staged}/{table.name}-{name}.parquet") for table in BRONZE}
     taken = Taken()
     for batch in batches:
-        kind = batch["type"]
-        is_reject, is_payload = pc.equal(kind, REJECTED), pc.equal(kind, PAYLOAD_ROW)
-        events = batch.filter(pc.invert(pc.or_(is_reject, is_payload)))
-        files[EVENTS.name].add(events.select(list(EVENTS.columns)))
-        files[PAYLOADS.name].add(_payloads(batch.filter(is_payload)))
-        files[REJECTS.name].add(_rejects(batch.filter(is_reject)))
-        _count(events, batch.filter(is_reject), taken)
+        kinds = set(pc.unique(batch["type"]).to_pylist())
+        if PAYLOAD_ROW in kinds:
+            files[PAYLOADS.name].add(_payloads(_of_kind(batch, kinds, PAYLOAD_ROW)))
+        if REJECTED in kinds:
+            rejects = _of_kind(batch, kinds, REJECTED)
+            files[REJECTS.name].add(_rejects(rejects))
+            _count_rejects(rejects, taken)
+        if kinds - {PAYLOAD_ROW, REJECTED}:
+            apart = kinds & {PAYLOAD_ROW, REJECTED}
+            others = pc.is_in(batch["type"], pa.array(sorted(apart), pa.string()))
+            events = batch.filter(pc.invert(others)) if apart else batch
+            files[EVENTS.name].add(events.select(list(EVENTS.columns)))
+            _count_events(events, taken)
     for table, file in files.items():
         if file.close():
             taken.files[table] = os.path.relpath(file.path, staged)
     return taken
 
 
-def _count(events: Any, rejects: Any, taken: Taken) -> None:
-    counted = pa.table([events["group"], events["at_us"]], ["group", "at_us"]).group_by("group")
-    for row in counted.aggregate([("at_us", "count"), ("at_us", "max")]).to_pylist():
-        group = row["group"]
-        taken.events[group] = taken.events.get(group, 0) + row["at_us_count"]
-        taken.at_us[group] = max(taken.at_us.get(group, 0), row["at_us_max"])
+def _of_kind(batch: Any, kinds: set[str], kind: str) -> Any:
+    """The rows of this kind; nearly always all or none."""
+    return batch if kinds == {kind} else batch.filter(pc.equal(batch["type"], kind))
+
+
+def _count_events(events: Any, taken: Taken) -> None:
+    for group in pc.unique(events["group"]).to_pylist():
+        at_us = events["at_us"].filter(pc.equal(events["group"], group))
+        taken.events[group] = taken.events.get(group, 0) + len(at_us)
+        taken.at_us[group] = max(taken.at_us.get(group, 0), pc.max(at_us).as_py())
+
+
+def _count_rejects(rejects: Any, taken: Taken) -> None:
     for row in rejects.select(["group", "index", "reject"]).to_pylist():
         # A digest that does not match stands for no entry: the lines before it are there.
         count = 0 if row["reject"]["kind"] == "digest" else row["reject"]["last_index"] - row["index"] + 1
@@ -148,7 +179,12 @@ class _File:
     def _write(self) -> None:
         if self._writer is None:
             self._writer = pq.ParquetWriter(
-                self.path, self._schema, compression="zstd", compression_level=1, write_page_index=True
+                self.path,
+                self._schema,
+                compression="zstd",
+                compression_level=1,
+                write_page_index=True,
+                use_dictionary=[name for name in self._schema.names if name not in DIFFERENT],
             )
         rows = pa.Table.from_batches(self._held).cast(self._schema)
         self._writer.write_table(rows, row_group_size=2 * GROUP_ROWS)

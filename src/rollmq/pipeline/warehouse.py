@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from rollmq.pipeline.delta import DeltaFolder
+from rollmq.pipeline.delta import EVERYTHING, DeltaFolder, Within
 from rollmq.pipeline.errors import NothingBuilt, WarehouseBusy, WarehouseDamaged
 from rollmq.pipeline.tables import TABLES, Table
 
@@ -86,12 +86,15 @@ class Warehouse:
         """One table's folder."""
         return DeltaFolder(self.path / table.name, table)
 
-    def frame(self, spark: Any, table: Table, published: Published | None = None) -> Any:
-        """The table's rows as of the pointer (or another state of it); empty when there are none yet."""
+    def frame(
+        self, spark: Any, table: Table, published: Published | None = None, within: Within = EVERYTHING
+    ) -> Any:
+        """The table's rows as of the pointer (or another state of it); empty when there are none yet.
+        Of files that hold nothing within the bounds there are none: see DeltaFolder.frame."""
         version = (published or self.published()).versions.get(table.name)
         if version is None:
             return spark.createDataFrame([], table.ddl)
-        return self.folder(table).frame(spark, version)
+        return self.folder(table).frame(spark, version, within)
 
     def require(self, *tables: Table) -> Published:
         """The pointer, when all of these tables have been published. Raises NothingBuilt."""
@@ -159,9 +162,9 @@ class Run:
             else:
                 folder.take_back(version)
 
-    def frame(self, spark: Any, table: Table) -> Any:
+    def frame(self, spark: Any, table: Table, within: Within = EVERYTHING) -> Any:
         """The table's rows with those that this run has added to it so far."""
-        held = self.warehouse.frame(spark, table, self.base)
+        held = self.warehouse.frame(spark, table, self.base, within)
         change = self._changes.get(table.name)
         if change is None or not change.added:
             return held
