@@ -213,7 +213,7 @@ class LineParser:
     def _check(self, given: dict[str, Any], count: int, first_index: int) -> None:
         index, kind = given["index"], given["type"]
         steps = pc.drop_null(pc.pairwise_diff(index, 1))
-        is_next = index[0].as_py() == first_index and pc.all(pc.equal(steps, 1)).as_py()
+        is_next = index[0].as_py() == first_index and pc.all(pc.equal(steps, 1), min_count=0).as_py()
         if index.null_count or not is_next:
             raise _Unfit("index", f"it is not entry {first_index}, which belongs there")
         known = pc.is_in(kind, self._known)
