@@ -183,7 +183,7 @@ class LineParser:
         if table.num_rows != count:
             raise _Unfit("json", f"{table.num_rows} values in {count} lines")
         given = {name: _in_one(table.column(name)) for name in table.column_names}
-        self._check(given, count, first_index)
+        self._check(given, first_index)
         kind = given["type"]
         arrays = [
             self._extra(given, text, plan) if name == "extra" else self._column(name, given, kind)
@@ -210,7 +210,7 @@ class LineParser:
         arrays[self._columns.index("type")] = pa.repeat(pa.scalar(PAYLOAD_ROW), apart.num_rows)
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _check(self, given: dict[str, Any], count: int, first_index: int) -> None:
+    def _check(self, given: dict[str, Any], first_index: int) -> None:
         index, kind = given["index"], given["type"]
         steps = pc.drop_null(pc.pairwise_diff(index, 1))
         is_next = index[0].as_py() == first_index and pc.all(pc.equal(steps, 1), min_count=0).as_py()
