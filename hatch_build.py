@@ -17,6 +17,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # Every module that runs for every job, and nothing else. Modules with msgspec structs, dataclasses or enums
 # stay out: mypyc drops the keywords of a class statement (frozen=, tag=) without a word.
 COMPILED = (
+    "core/ahead.py",
     "core/attempts.py",
     "core/dedup.py",
     "core/desk.py",
@@ -25,19 +26,45 @@ COMPILED = (
     "core/leader.py",
     "core/line.py",
     "core/liveness.py",
+    "core/log_time.py",
     "core/machine.py",
     "core/parties.py",
     "core/pattern_tree.py",
     "core/queues.py",
+    "core/raft.py",
+    "core/raft_candidacy.py",
+    "core/raft_follower.py",
+    "core/raft_leader.py",
     "core/raft_log.py",
+    "core/raft_outbox.py",
+    "core/replica.py",
     "core/sanity.py",
     "core/scheduler.py",
     "core/subject.py",
     "core/timers.py",
+    "library/awaited.py",
+    "library/client_core.py",
+    "library/dialog.py",
+    "library/handling.py",
+    "library/loop_runner.py",
+    "library/mailbox.py",
+    "library/submits.py",
+    "library/worker_core.py",
+    "node/cluster_node.py",
+    "node/conn.py",
+    "node/door.py",
+    "node/from_clients.py",
+    "node/from_workers.py",
+    "node/peer_link.py",
+    "node/peers.py",
+    "node/telling.py",
     "wire/codec.py",
+    "wire/liveness.py",
+    "wire/peer.py",
     "wire/readers.py",
+    "wire/session.py",
 )
-NEEDED = ("core", "wire", "errors", "limits.py")
+NEEDED = ("core", "wire", "store", "node", "library", "errors", "limits.py", "compiled.py")
 """What those import: the rest of the package, and what it imports in turn, need not be there."""
 MYPY = "mypy>=2.4,<3"  # mypyc is part of it
 SETUPTOOLS = "setuptools>=65,<83"  # mypyc drives the C compiler through it
@@ -48,8 +75,8 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """What compiling needs besides a C compiler; an ordinary build needs nothing."""
-        msgspec = [each for each in self.metadata.core.dependencies if each.startswith("msgspec")]
-        return [MYPY, SETUPTOOLS, *msgspec] if _is_wanted() else []
+        used = [each for each in self.metadata.core.dependencies if each.startswith(("msgspec", "uvloop"))]
+        return [MYPY, SETUPTOOLS, *used] if _is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile a copy of the package, and put what came of it into the wheel, beside the sources."""
@@ -63,9 +90,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
             source = Path(self.root, "src", "rollmq", name)
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, built / "rollmq" / name)
-        (
-            built / "rollmq" / "__init__.py"
-        ).touch()  # the real one names clients and workers, for type checkers
+        shutil.copy(Path(self.root, "pyproject.toml"), built)  # what the type checker is told
+        # The real one names clients and workers, for type checkers.
+        (built / "rollmq" / "__init__.py").write_text('__version__ = ""\n')
         files = [f"rollmq/{name}" for name in COMPILED]
         options = ["--strict", "--python-version", f"{sys.version_info.major}.{sys.version_info.minor}"]
         environment = {**os.environ, "MYPYC_OPT_LEVEL": "3"}

@@ -1,7 +1,9 @@
 """The real client and the real worker as processes: what a user of the library gets.
 
-python -m bench.driver client PORT JOBS OUTSTANDING      prints jobs per second, submit to outcome
-python -m bench.driver worker PORT [HANDS]               until it is ended
+python -m bench.driver client PORTS JOBS OUTSTANDING     prints jobs per second, submit to outcome
+python -m bench.driver worker PORTS [HANDS]              until it is ended
+
+PORTS are those of all nodes, with commas.
 """
 
 import asyncio
@@ -20,9 +22,14 @@ PAYLOAD: Final = b"p" * 100
 HANDS: Final = 512
 
 
-async def client(port: int, jobs: int, outstanding: int) -> float:
+def servers(ports: str) -> str:
+    """Addresses on this machine, as the library takes them."""
+    return ",".join(f"127.0.0.1:{port}" for port in ports.split(","))
+
+
+async def client(ports: str, jobs: int, outstanding: int) -> float:
     """Jobs per second."""
-    async with Client(f"127.0.0.1:{port}") as client:
+    async with Client(servers(ports)) as client:
         await client.status()  # connected: the clock starts with the first submit
         payloads = (PAYLOAD for _ in range(jobs))
         began = time.perf_counter()
@@ -34,9 +41,9 @@ async def client(port: int, jobs: int, outstanding: int) -> float:
         return jobs / (time.perf_counter() - began)
 
 
-async def worker(port: int, hands: int) -> None:
+async def worker(ports: str, hands: int) -> None:
     """Until it is ended."""
-    worker = Worker(f"127.0.0.1:{port}", worker_id="w1", hands=hands, credit=2 * hands)
+    worker = Worker(servers(ports), worker_id="w1", hands=hands, credit=2 * hands)
 
     @worker.handler(EXEC)
     async def resize(job: Job) -> bytes:
@@ -47,13 +54,13 @@ async def worker(port: int, hands: int) -> None:
     await worker.run()
 
 
-def main(role: str, port: int, *rest: str) -> None:
+def main(role: str, ports: str, *rest: str) -> None:
     """One of the two."""
     if role == "worker":
-        uvloop.run(worker(port, int(rest[0]) if rest else HANDS))
+        uvloop.run(worker(ports, int(rest[0]) if rest else HANDS))
     else:
-        print(f"{uvloop.run(client(port, int(rest[0]), int(rest[1]))):.1f}", flush=True)
+        print(f"{uvloop.run(client(ports, int(rest[0]), int(rest[1]))):.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    main(*sys.argv[1:])

@@ -4,7 +4,8 @@
     python -m bench.raw_driver worker PORT [N]                   until it is ended
     python -m bench.raw_driver fill PORT JOBS                    queues jobs that nobody takes
 
-With N there are so many clients and workers, each with an exec of its own.
+Of several PORTs with commas the first is the leader's. With N there are so many clients and workers, each
+with an exec of its own.
 
 They say what the library says (a worker: Started, then acks with its credit) and check nothing.
 """
@@ -194,4 +195,4 @@ def main(role: str, port: int, *rest: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], int(sys.argv[2].partition(",")[0]), *map(int, sys.argv[3:]))

@@ -24,12 +24,13 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-EVERYBODY = frozenset({"errors", "limits"})
+EVERYBODY = frozenset({"errors", "limits", "compiled"})
 USER_SIDE = frozenset({"client", "sync", "worker", "tasks", "library"})
 # Which rooms a room may import, besides itself and EVERYBODY. A room is the first name after `rollmq`.
 MAY_IMPORT = {
     "errors": frozenset(),
     "limits": frozenset(),
+    "compiled": frozenset(),
     "core": frozenset(),
     "wire": frozenset({"core"}),
     "store": frozenset({"core"}),
@@ -53,6 +54,7 @@ THIRD_PARTY = {
     "cli": frozenset({"msgspec", "click", "rich", "uvloop"}),
     "node": frozenset({"msgspec", "uvloop", "fsspec"}),
     "library": frozenset({"msgspec", "uvloop"}),
+    "compiled": frozenset({"mypy_extensions"}),
     "pytest_plugin": frozenset({"pytest"}),
     "console": frozenset({"msgspec", "starlette", "uvicorn", "prometheus_client"}),
     "pipeline": frozenset({"msgspec", "pyspark", "pandas", "pyarrow", "py4j", "fsspec", "deltalake"}),

@@ -185,5 +185,25 @@ def test_a_wish_is_forgotten_with_the_clients_last_session() -> None:
     assert leader.desk.machine.clients.by_id["c1"].cap == 0
 
 
+def test_a_submit_that_is_known_to_be_plain_makes_the_same_event_and_state() -> None:
+    found = []
+    for is_plain in (False, True):
+        leader = _leader()
+        _answer(leader, payload=b"p", is_plain=is_plain)
+        (line,) = leader.desk.take_lines()
+        found.append((decode_line(line), list(dump_state(leader.desk.machine))))
+    assert found[0] == found[1]
+
+
+def test_the_latest_time_of_an_id_moves_with_log_time() -> None:
+    leader = _leader()
+    ahead = f"{(T0_US + ID_AHEAD_MAX_US) // 1000 + 1:012x}7{1:019x}"
+    refused = _answer(leader, job_id=ahead)
+    assert isinstance(refused, Refused)
+    assert refused.code == "id_in_future"
+    leader.desk.set_time(T0_US + 1000)
+    assert isinstance(_answer(leader, job_id=ahead), Accepted)
+
+
 def test_a_plain_submit_has_no_problem() -> None:
     assert problem_of(PLAIN) is None

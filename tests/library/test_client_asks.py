@@ -63,6 +63,7 @@ def test_many_results_are_asked_for_a_bounded_number_at_a_time() -> None:
     assert asked == len(calls)
 
 
+@pytest.mark.pure
 def test_beyond_the_bound_results_come_only_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollmq.limits.RESULTS_AWAITED_MAX", 1)
     desk = Desk()
@@ -149,6 +150,7 @@ def test_a_question_that_nobody_answers_is_unknown_when_patience_ends() -> None:
 # --- bounds and nonsense ------------------------------------------------------------------------------
 
 
+@pytest.mark.pure
 def test_there_is_room_for_a_bounded_number_of_unanswered_submits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollmq.limits.UNANSWERED_MAX", 2)
     desk = Desk()
@@ -165,6 +167,7 @@ def test_there_is_room_for_a_bounded_number_of_unanswered_submits(monkeypatch: p
     assert not desk.core.has_room, "what is to be sent again counts"
 
 
+@pytest.mark.pure
 def test_there_is_room_for_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollmq.limits.UNANSWERED_BYTES_MAX", 10)
     desk = Desk()

@@ -49,6 +49,7 @@ def test_strangers_beyond_the_bound_are_told_so_and_those_who_introduced_themsel
     assert all(not peer.is_closed for peer in known)
 
 
+@pytest.mark.pure
 def test_connections_beyond_the_bound_are_refused_and_leave_nothing_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

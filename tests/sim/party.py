@@ -59,7 +59,7 @@ class Tie:
         self._ended = ended
         self._timer: Timer | None = None
         if net.is_orderly:
-            dialog._on_violation = self._on_violation  # type: ignore[method-assign]
+            dialog.watch_violation = self._on_violation
 
     def _on_violation(self, error: ProtocolError) -> None:
         raise Violation(f"{self.address} says what it may not: {error}") from error

@@ -99,6 +99,11 @@ class Keys:
     def __len__(self) -> int:
         return len(self.by_scope)
 
+    @property
+    def is_any(self) -> bool:
+        """Whether any is kept, replaced ones included."""
+        return bool(self._order)
+
     def in_order(self) -> deque[KeyRecord]:
         """All, the oldest first; for the canonical state."""
         return self._order

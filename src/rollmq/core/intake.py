@@ -43,6 +43,9 @@ class Intake:
         self.is_overloaded = False
         """Told by the replica: as many bytes as may be uncommitted are. What ends jobs still goes on."""
         self._wishes: dict[str, Wish] = {}
+        self._ahead_us = -1
+        self._ahead_prefix = ""
+        """The latest time prefix that an id may have, as of log time `_ahead_us`."""
 
     def hello(self, client_id: str, wish: Wish) -> str | None:
         """A client connected. Returns why not, or null. Nothing is written before its first submit."""
@@ -73,43 +76,20 @@ class Intake:
         if lasting is not None:
             desk.say(lasting)
             return
-        scope = KeyScope(submit.client_id, submit.exec, submit.key)
-        first = machine.keys.find(scope, desk.now_us, machine.settings) if submit.key else None
-        if first is not None:
-            # Answered also when new jobs are refused: a repeat adds nothing.
-            self._repeat_key(submit, to, first.job_id, is_equal=first.digest == submit.content_digest)
-            return
+        if submit.key:
+            scope = KeyScope(submit.client_id, submit.exec, submit.key)
+            first = machine.keys.find(scope, desk.now_us, machine.settings)
+            if first is not None:
+                # Answered also when new jobs are refused: a repeat adds nothing.
+                self._repeat_key(submit, to, first.job_id, is_equal=first.digest == submit.content_digest)
+                return
         passing = self._passing_reason(submit)
         if passing is not None:
             desk.say(Refused(desk.last_index, to, submit.job_id, *passing, is_retryable=True))
             return
-        self._log_wish(submit.client_id)
-        self._accept(submit, to)
-
-    def _accept(self, submit: Submit, to: object) -> None:
-        desk = self._desk
-        event = Enqueue(
-            desk.next_index,
-            desk.term,
-            desk.now_us,
-            submit.job_id,
-            submit.client_id,
-            submit.exec,
-            submit.payload,
-            len(submit.payload),
-            submit.content_type,
-            submit.content_digest,
-            submit.key_id,
-            submit.key,
-            submit.headers,
-            submit.priority,
-            submit.not_before_us,
-            submit.expires_at_us,
-            submit.timeout_us,
-            float(submit.timeout_factor),
-            submit.tries_max,
-            _as_read(submit.backoff),
-        )
+        if self._wishes:
+            self._log_wish(submit.client_id)
+        event = _plain_enqueue(submit, desk) if submit.is_plain else _enqueue(submit, desk)
         desk.decide(event)
         desk.say(Accepted(event.index, to, submit.job_id, submit.job_id))
 
@@ -142,10 +122,18 @@ class Intake:
         if self._desk.machine.finished.is_too_old_to_tell(submit.job_id):
             text = "ids of that age are forgotten: whether this job was accepted cannot be told"
             return Refused(index, to, submit.job_id, "too_old_to_tell", text, is_unknown=True)
-        if int(submit.job_id[:ID_TIME_DIGITS], 16) * 1000 > self._desk.now_us + ID_AHEAD_MAX_US:
+        if submit.job_id[:ID_TIME_DIGITS] > self._latest_prefix():
             text = "the id's time is ahead of the group's; draw ids by the log time of the hello's answer"
             return Refused(index, to, submit.job_id, "id_in_future", text, is_retryable=True)
         return None
+
+    def _latest_prefix(self) -> str:
+        """The latest time that an id may say, as its digits; they compare like times."""
+        now_us = self._desk.now_us
+        if self._ahead_us != now_us:
+            self._ahead_us = now_us
+            self._ahead_prefix = f"{(now_us + ID_AHEAD_MAX_US) // 1000:0{ID_TIME_DIGITS}x}"
+        return self._ahead_prefix
 
     def _passing_reason(self, submit: Submit) -> tuple[str, str] | None:
         """Reasons that go away by themselves."""
@@ -181,6 +169,46 @@ class Intake:
         )
 
 
+def _plain_enqueue(submit: Submit, desk: Desk) -> Enqueue:
+    """The event of a submit without options: most are, and naming each default costs more than all else."""
+    payload = submit.payload
+    return Enqueue(
+        desk.next_index,
+        desk.term,
+        desk.now_us,
+        submit.job_id,
+        submit.client_id,
+        submit.exec,
+        payload,
+        len(payload),
+    )
+
+
+def _enqueue(submit: Submit, desk: Desk) -> Enqueue:
+    return Enqueue(
+        desk.next_index,
+        desk.term,
+        desk.now_us,
+        submit.job_id,
+        submit.client_id,
+        submit.exec,
+        submit.payload,
+        len(submit.payload),
+        submit.content_type,
+        submit.content_digest,
+        submit.key_id,
+        submit.key,
+        submit.headers,
+        submit.priority,
+        submit.not_before_us,
+        submit.expires_at_us,
+        submit.timeout_us,
+        float(submit.timeout_factor),
+        submit.tries_max,
+        _as_read(submit.backoff),
+    )
+
+
 _options_of = attrgetter(
     "content_type",
     "content_digest",
@@ -211,7 +239,7 @@ def problem_of(submit: Submit, *, is_exec_known: bool = False) -> tuple[str, str
         return "bad_job", f"a job id is {ID_DIGITS} lower-case hex digits (a UUIDv7)"
     if not submit.client_id or not is_text(submit.client_id, ID_CHARS_MAX):
         return "bad_job", f"a client id has 1 to {ID_CHARS_MAX} characters"
-    if _options_of(submit) != NO_OPTIONS and (problem := _problem_of_options(submit)):
+    if not submit.is_plain and _options_of(submit) != NO_OPTIONS and (problem := _problem_of_options(submit)):
         return "bad_job", problem
     if is_exec_known:
         return None

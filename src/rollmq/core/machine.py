@@ -132,12 +132,14 @@ class Machine:
         A stale event (its fence is not the current one) changes nothing, alike on every replica, and is
         counted: a correct leader proposes none, so a count is a bug seen.
         """
-        assert event.index == self.last_index + 1
-        assert event.term >= self.last_term
-        assert event.at_us >= self.last_at_us
-        self.last_index, self.last_term, self.last_at_us = event.index, event.term, event.at_us
-        if self.queues is not None and self.queues.next_due_us <= event.at_us:
-            self.queues.advance(event.at_us, self.clients.by_id, AGEING_BUDGET_PER_EVENT)
+        index, term, at_us = event.index, event.term, event.at_us
+        assert index == self.last_index + 1
+        assert term >= self.last_term
+        assert at_us >= self.last_at_us
+        self.last_index, self.last_term, self.last_at_us = index, term, at_us
+        queues = self.queues
+        if queues is not None and queues.next_due_us <= at_us:
+            queues.advance(at_us, self.clients.by_id, AGEING_BUDGET_PER_EVENT)
         return self._apply_by_type[type(event)](event)
 
     def counts(self) -> Counts:
@@ -201,8 +203,11 @@ class Machine:
             )
             client.key_count += 1
             self.keys.add(record, self._key_forgotten)
-        self.keys.evict(event.at_us, self.settings, self._key_forgotten)
-        self.clients.forget_over(self.settings.clients_max)
+        settings = self.settings
+        if self.keys.is_any:
+            self.keys.evict(event.at_us, settings, self._key_forgotten)
+        if len(self.clients.by_id) > settings.clients_max:
+            self.clients.forget_over(settings.clients_max)
         return job
 
     def _key_forgotten(self, record: KeyRecord) -> None:

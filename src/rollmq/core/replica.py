@@ -6,7 +6,6 @@ The host hands in time and messages, does what `ready` says, and tells when it i
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from rollmq.core import clocks, regroup
 from rollmq.core.agreement import Agreement
@@ -20,23 +19,11 @@ from rollmq.core.machine import Machine
 from rollmq.core.members import configuration_of
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_messages import AppendEntries, PeerMessage
-from rollmq.core.raft_ready import ReadTicket, Ready, Role, SnapshotFacts, Write
+from rollmq.core.raft_ready import ReadTicket, Role, SnapshotFacts, Write
 from rollmq.core.segment_digest import SegmentDigest
+from rollmq.core.work import Work
 from rollmq.errors import ReplicaDiverged
 from rollmq.limits import APPLIES_PER_TURN, ASSIGNS_PER_TURN, TURN_GAP_MAX_US
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What the host does now: what the Raft core says (see `Ready`), then tell these effects."""
-
-    raft: Ready | None
-    effects: list[AnyEffect]
-    needs_rebuild: bool
-    """The machine had applied entries that were cut: load it again from snapshot and log, off the loop,
-    and call `rebuilt`. Until then this node neither leads nor campaigns."""
-    is_unfinished: bool = False
-    """More can be applied than one turn may: take what else has come, then call `ready` again."""
 
 
 class Replica:

@@ -35,6 +35,8 @@ class Submit(msgspec.Struct, frozen=True, gc=False):
     timeout_factor: float = 1.0
     tries_max: int = 5
     backoff: Backoff | None = None
+    is_plain: bool = False
+    """Whoever made it knows that it has no options: everything behind the payload is its default."""
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from rollmq.errors import JobUnknown, RequestRefused, ResultExpired, RollmqError
-from rollmq.library.call import ENDED, GONE, Call, Outcome
+from rollmq.library.call import ENDED, GONE, Call, Outcome, ResultReply
 from rollmq.library.dialog import Dialog
 from rollmq.wire.codec import encode_frame, encode_header, encode_payload, header_of
 from rollmq.wire.headers import ErrorHeader, QueryHeader
@@ -18,14 +18,6 @@ from rollmq.wire.message import Frame, MsgType
 
 ASKS_MAX: Final = 256
 """Results asked for at once after a reconnect: the answers shall not crowd out everything else."""
-
-
-class ResultReply(msgspec.Struct, frozen=True):
-    """The answer to the query `result`; behind a final state the Result itself follows."""
-
-    state: str = ""
-
-
 _decode_reply = msgspec.json.Decoder(ResultReply).decode
 
 

@@ -30,6 +30,12 @@ CANCEL: Final = "cancel"
 """The name of the one question that changes something; it is a message of its own."""
 
 
+class ResultReply(msgspec.Struct, frozen=True):
+    """The answer to the query `result`; behind a final state the Result itself follows."""
+
+    state: str = ""
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How a job ended."""
 

@@ -10,7 +10,10 @@ connection when `is_over`. `redirect` says where to go next; after `fatal` there
 It opens no socket and reads no clock: times are microseconds of the host's monotonic clock.
 """
 
+from collections.abc import Callable
+
 from rollmq import limits
+from rollmq.compiled import mypyc_attr
 from rollmq.errors import (
     ConnectionRefused,
     NotAuthorized,
@@ -41,6 +44,7 @@ _MIND_OWN_BUSINESS = frozenset(
 )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Dialog:
     """What client, worker and watcher have in common: hello, pings, log time, being sent elsewhere.
 
@@ -74,6 +78,8 @@ class Dialog:
         """host:port of the connection, for errors."""
         self.now_us = 0
         """When the last call came."""
+        self.watch_violation: Callable[[ProtocolError], None] | None = None
+        """Called for what a node says although it may not, before it is dealt with; for tests of nodes."""
         self._decoder = FrameDecoder(limits.FRAME_BYTES_MAX)
         self._liveness = Liveness(0)
         self._log_ahead_us = 0
@@ -283,6 +289,8 @@ class Dialog:
 
     def _on_violation(self, error: ProtocolError) -> None:
         """What the node may not say: skipped, or the end of this connection."""
+        if self.watch_violation is not None:
+            self.watch_violation(error)
         if error.code == ErrorCode.UNSUPPORTED_VERSION:
             self._fail(WrongProtocolVersion(server=self.server, text=error.text))
         elif error.closes:

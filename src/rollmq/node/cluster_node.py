@@ -76,11 +76,11 @@ class ClusterNode:
         """The newest marker for which sealing was asked."""
         self._checked: list[Conn] = []
         self._ticker: asyncio.TimerHandle | None = None
-        self._thread = StoreThread(self.loop, on_failure)
+        self._store_thread = StoreThread(self.loop, on_failure)
         shipper = self._shipper(archive, directory) if archive else None
         free_bytes = started.disk.free_bytes
         self.upkeep = Upkeep(
-            self.store, self._thread, directory, log=log, free_bytes=free_bytes, archive=shipper
+            self.store, self._store_thread, directory, log=log, free_bytes=free_bytes, archive=shipper
         )
         self.door = Door(self)
         self.reader = LogServer(
@@ -93,7 +93,7 @@ class ClusterNode:
         self._rebuilder = Rebuilder(
             self.replica,
             self.store,
-            self._thread,
+            self._store_thread,
             log=log,
             done=self.begin_turn,
             on_failure=on_failure,
@@ -101,7 +101,7 @@ class ClusterNode:
         self._installer = Installer(
             self.replica,
             self.store,
-            self._thread,
+            self._store_thread,
             log=log,
             begin_turn=self.begin_turn,
             on_failure=on_failure,
@@ -366,7 +366,7 @@ class ClusterNode:
             self._role_changed(raft)
 
     def _persist(self, write: Write) -> None:
-        self._thread.do(lambda: self.store.persist(write), lambda _: self._persisted(write))
+        self._store_thread.do(lambda: self.store.persist(write), lambda _: self._persisted(write))
 
     def _persisted(self, write: Write) -> None:
         if not self._turn_is_due:
@@ -477,6 +477,6 @@ class ClusterNode:
         self.reader.close()
         self._rebuilder.close()
         self._installer.close()
-        self._thread.stop()
+        self._store_thread.stop()
         self.upkeep.stop()
         self.store.close()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from rollmq import limits
+from rollmq.compiled import mypyc_attr
 from rollmq.core.effects import Answer, AnyEffect
 from rollmq.core.events import Fence
 from rollmq.core.intake import Wish
@@ -19,10 +20,11 @@ from rollmq.core.operate import Refusal
 from rollmq.errors import ProtocolError
 from rollmq.limits import ASKS_WAITING_MAX, OPERATOR_ASKS_WAITING_MAX
 from rollmq.node import from_clients, from_workers
+from rollmq.node.asked import Asker, Greeting
 from rollmq.node.conn import Conn, Pipe
 from rollmq.node.queries import NeedsLeader, answer
 from rollmq.node.query_status import NodeFacts
-from rollmq.node.telling import Asker, Greeting, Teller, confirm, put_error, reply
+from rollmq.node.telling import Teller, confirm, put_error, reply
 from rollmq.wire import headers as h
 from rollmq.wire.codec import encode_header, header_of
 from rollmq.wire.error_codes import ErrorCode, violation
@@ -70,6 +72,7 @@ class Host(Protocol):
         """Why nobody leads, as far as this node knows; empty when somebody does."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Door:
     """Every connection of one run of a node."""
 

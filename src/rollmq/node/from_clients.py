@@ -12,10 +12,9 @@ from rollmq.core.events import Backoff
 from rollmq.core.intake import HEX_DIGITS, ID_DIGITS, Submit
 from rollmq.core.job import DONE
 from rollmq.core.leader import Leader
+from rollmq.node.asked import Asker, Outcome, ResultArguments
 from rollmq.node.conn import Conn
 from rollmq.node.telling import (
-    Asker,
-    Outcome,
     put_error,
     result_of_dead,
     result_of_finished,
@@ -28,12 +27,6 @@ from rollmq.wire.readers import exec_of_submit, read_submit
 
 SUBJECTS_KNOWN_MAX: Final = 10_000
 """Subjects whose check is remembered: checking costs more than everything else that a plain submit needs."""
-
-
-class ResultArguments(msgspec.Struct, frozen=True):
-    """Of the query `result`."""
-
-    job_id: str
 
 
 GONE: Final = encode_header(j.ResultHeader(state="gone", tries=0))
@@ -52,7 +45,7 @@ class Submits:
         if exec_name is None:
             exec_name = self._check(frame)
         if not frame.header:
-            return Submit(frame.msg_id.hex(), client_id, exec_name, frame.payload)
+            return Submit(frame.msg_id.hex(), client_id, exec_name, frame.payload, is_plain=True)
         return _with_options(frame, client_id, exec_name, now_us)
 
     def _check(self, frame: Frame) -> str:

@@ -10,6 +10,7 @@ import errno
 import gc
 import resource
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,9 @@ from rollmq.store.store import Store
 
 BACKLOG: Final = 1024
 """Connections that the system may hold before they are accepted: a crowd that comes back at once."""
+SWITCH_S: Final = 0.0005
+"""How long the loop may go on while the store thread wants to run: the default, 5 ms, is longer than a write,
+and every commit would wait for it."""
 QUIET_S: Final = 5.0
 """How long a polite stop waits for what was decided to be on disk and said."""
 QUIET_LOOK_S: Final = 0.01
@@ -168,11 +172,12 @@ def _tell_start(log: EventLog, started: Started) -> None:
 
 
 def _prepare_process() -> None:
-    """No collector pauses (a full collection over a million jobs takes longer than an election), and as
-    many files as the system allows: each connection is one."""
+    """No collector pauses (a full collection over a million jobs takes longer than an election), a store
+    thread that need not wait, and as many files as the system allows: each connection is one."""
     gc.collect()
     gc.freeze()
     gc.disable()
+    sys.setswitchinterval(SWITCH_S)
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

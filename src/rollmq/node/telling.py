@@ -24,6 +24,7 @@ from rollmq.core.job import DEAD, DROPPED, Finished, Job
 from rollmq.core.liveness import DRAINED
 from rollmq.core.operate import Done, Refusal
 from rollmq.limits import ERROR_TEXT_CHARS_MAX, JOBS_PER_MESSAGE_MAX
+from rollmq.node.asked import Asker, Greeting, Outcome, Pages
 from rollmq.node.conn import Conn
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
@@ -43,32 +44,6 @@ _ACK_DONE, _ERROR, _REPLY, _CANCEL = (
     int(MsgType.REPLY),
     int(MsgType.CANCEL),
 )
-
-
-class Asker(msgspec.Struct, eq=False, gc=False):
-    """Whom an answer is for: what the core hands around as `to`. A plain submit's is the connection alone."""
-
-    conn: Conn
-    msg_id: bytes
-    job_id: str = ""
-    """Of the job that a command is about."""
-
-
-class Pages(msgspec.Struct, gc=False):
-    """An answer that is too long for one frame: parts, each a Reply of its own."""
-
-    parts: list[object]
-
-
-class Outcome(msgspec.Struct, gc=False):
-    """The answer to `result`: the state, and behind it the Result itself when there is one.
-
-    Without a question (`msg_id` of the Asker is empty) only the Result is sent."""
-
-    state: str
-    result: bytes = b""
-    """The header of the Result; empty: none follows."""
-    payload: bytes = b""
 
 
 class Teller:
@@ -213,16 +188,6 @@ class Teller:
                 reply(conn, to.msg_id, part, index=effect.index, more=number < last)
         else:
             reply(conn, to.msg_id, value, index=effect.index)
-
-
-class Greeting(msgspec.Struct, eq=False, gc=False):
-    """A hello that is answered when what was decided before it is committed."""
-
-    door: "Door"
-    conn: Conn
-    kind: int
-    msg_id: bytes
-    cap: int = 0
 
 
 def confirm(conn: Conn) -> None:

@@ -93,14 +93,12 @@ class Wal:
         self._floor = floor
         """The mark that stands at the end of what is sealed: no cut goes below it."""
         self.next_index = next_index
-        self._digest = self._digest_now() if group else None
 
     def set_group(self, group: str) -> None:
         """The group has formed: from now on segments can be written."""
         assert not self.segments
         assert self._group in ("", group)
         self._group = group
-        self._digest = self._digest_now()
 
     def write(self, lines: Sequence[bytes], first_index: int) -> None:
         """Append these lines, the first of which is entry `first_index`; all are durable on return.
@@ -136,7 +134,6 @@ class Wal:
         if kept and kept[-1].next_index != from_index:
             self._truncate(kept[-1], from_index, offset)
         self.next_index = from_index
-        self._digest = self._digest_now()
 
     def close_segments(self) -> None:
         """The open files go: a snapshot takes the place of all that is in them."""
@@ -151,7 +148,6 @@ class Wal:
         self.sealed = []
         self._floor = Mark(0, 0, index)
         self.next_index = index + 1
-        self._digest = self._digest_now()
 
     def set_mark(self, mark: Mark) -> None:
         """Durable on return."""
@@ -179,11 +175,6 @@ class Wal:
             sealed.append(name)
         return sealed
 
-    def segment_digest(self, next_index: int) -> SegmentDigest:
-        """The digest over the lines before this entry in its segment; a copy, to go on with."""
-        assert self._digest is not None, "there is no digest before the group has formed"
-        return self._digest.copy() if next_index == self.next_index else self._digest_at(next_index)
-
     def close(self) -> None:
         """Close the files. Everything was durable before."""
         for segment in self.segments:
@@ -206,7 +197,6 @@ class Wal:
 
     def _note(self, segment: OpenSegment, lines: Sequence[bytes], data: bytes) -> None:
         """Remember what was just made durable."""
-        assert self._digest is not None
         offset = segment.size_bytes
         if len(data) < SPARSE_EVERY_BYTES:
             segment.offsets.add(segment.next_index, offset)
@@ -218,12 +208,6 @@ class Wal:
         segment.next_index += len(lines)
         segment.is_complete = is_marker_line(lines[-1])
         self.next_index = segment.next_index
-        if segment.is_complete:
-            self._digest.add_block(b"", lines_count=len(lines) - 1)
-            self._digest.add(lines[-1])
-        else:
-            self._digest.add_block(data, lines_count=len(lines))
-        assert self._digest.next_index == self.next_index
 
     def _begin_segment(self) -> OpenSegment:
         """Create the next file with its header. Durable, and named by the durable mark, before it gets a
@@ -253,12 +237,11 @@ class Wal:
         segment.next_index = from_index
         segment.is_complete = False
 
-    def _digest_now(self) -> SegmentDigest:
-        """The digest as the files say: needed at start and after a cut, for a hash cannot be turned back."""
-        return self._digest_at(self.next_index)
-
-    def _digest_at(self, next_index: int) -> SegmentDigest:
-        """The same before any entry that is not sealed; behind a marker it is that of an empty segment."""
+    def segment_digest(self, next_index: int) -> SegmentDigest:
+        """The digest over the lines before this entry in its segment, read back: it is wanted at start and
+        after a cut, and taking it along would cost every line a second hash. Behind a marker, and for any
+        entry that is not sealed and begins a segment, it is that of an empty one."""
+        assert self._group, "there is no digest before the group has formed"
         assert self._floor.index < next_index <= self.next_index
         around = [each for each in self.segments if each.first_index < next_index <= each.marker_index]
         if not around:
