@@ -194,4 +194,34 @@ JOINING: Final = (
     ),
 )
 
-AGREEMENT: Final = (*DIFFERING, *STALE, *TIMES, *JOINING)
+MOVING: Final = (
+    Bug(
+        "a client sends nothing again to the next leader",
+        "src/rollmq/library/submits.py",
+        "        for call in self._sent.values():\n            self._put(call)\n",
+        "",
+        (
+            "tests/group/test_library.py::test_submits_that_nobody_confirmed_are_sent_again_under_their_ids_and_answered_once",
+        ),
+    ),
+    Bug(
+        "a worker comes to the next leader without what it holds",
+        "src/rollmq/library/worker_core.py",
+        "        return tuple(self._list_one(held) for held in self.held.values() if held.state != VOID)\n",
+        "        return ()\n",
+        (
+            "tests/group/test_library.py::test_a_worker_comes_back_with_what_it_runs_and_its_result_reaches_the_session_that_moved",
+        ),
+    ),
+    Bug(
+        "a client does not ask the next leader for what it waits",
+        "src/rollmq/library/awaited.py",
+        "        self._to_ask = deque(self._open)\n",
+        "        self._to_ask = deque()\n",
+        (
+            "tests/group/test_library.py::test_a_worker_comes_back_with_what_it_runs_and_its_result_reaches_the_session_that_moved",
+        ),
+    ),
+)
+
+AGREEMENT: Final = (*DIFFERING, *STALE, *TIMES, *JOINING, *MOVING)
