@@ -1,19 +1,17 @@
 """One run of a group: a storm from a seed, then a calm in which it must elect, end every job, and agree."""
 
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Final
 
 from rollmq.core.state import dump_state
-from rollmq.errors import RollmqError
 from tests.groupsim.group import Group
 from tests.groupsim.node import GroupNode
 from tests.groupsim.operator import members_of, voters_of
 from tests.groupsim.swarm import GroupSwarm, draw_group
 from tests.groupsim.weather import GroupWeather
-from tests.sim.check import CALM_MAX_US, CALM_STEP_US, Report, Run, SeedFailed
+from tests.sim.check import CALM_MAX_US, CALM_STEP_US, Report, Run, judged
 from tests.sim.client import SimClient
 from tests.sim.oracle import audit_node
 from tests.sim.worker import SimWorker
@@ -191,18 +189,4 @@ def run_seed(
 ) -> Report:
     """One whole run. Raises SeedFailed."""
     run = GroupRun(seed, swarm or draw_group(Random(f"group swarm/{seed}")), echo=echo)
-    try:
-        run.storm()
-        run.calm()
-        return run.accounts()
-    except (AssertionError, RollmqError, LookupError, ValueError, AttributeError, TypeError) as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        last = "\n".join(list(run.world.lines)[-40:])
-        raise SeedFailed(
-            f"seed {seed} of a group: {type(error).__name__}: {error}\n"
-            f"  at {where.filename}:{where.lineno}\n"
-            f"  replay: .venv/bin/python -m tests.groupsim seed {seed} --trace\n"
-            f"  trace {run.world.digest()[:16]}, its last lines:\n{last}"
-        ) from error
-    finally:
-        run.dispose()
+    return judged(run, f"tests.groupsim seed {seed}")

@@ -160,7 +160,11 @@ def run_seed(
     seed: int | str, *, echo: Callable[[str], None] | None = None, swarm: Swarm | None = None
 ) -> Report:
     """One whole run. Raises SeedFailed."""
-    run = Run(seed, swarm or draw(Random(f"swarm/{seed}")), echo=echo)
+    return judged(Run(seed, swarm or draw(Random(f"swarm/{seed}")), echo=echo), f"tests.sim seed {seed}")
+
+
+def judged(run: Run, replay: str) -> Report:
+    """Storm, calm, accounts. Raises SeedFailed, which says how to `replay` the run."""
     try:
         run.storm()
         run.calm()
@@ -169,9 +173,9 @@ def run_seed(
         where = traceback.extract_tb(error.__traceback__)[-1]
         last = "\n".join(list(run.world.lines)[-40:])
         raise SeedFailed(
-            f"seed {seed}: {type(error).__name__}: {error}\n"
+            f"{replay}: {type(error).__name__}: {error}\n"
             f"  at {where.filename}:{where.lineno}\n"
-            f"  replay: .venv/bin/python -m tests.sim seed {seed} --trace\n"
+            f"  replay: .venv/bin/python -m {replay} --trace\n"
             f"  trace {run.world.digest()[:16]}, its last lines:\n{last}"
         ) from error
     finally:
