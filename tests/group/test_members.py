@@ -12,6 +12,7 @@ import pytest
 from rollmq.errors import AnswerUnknown, NoLeader, QueryRefused
 from rollmq.library.operator import OperatorConnection
 from tests.group.load import Runner, Submitter, running
+from tests.group.members_storm import storm
 from tests.group.real_group import RealGroup, RealNode, free_ports, running_group, wait_for
 from tests.group.test_failover import audit, grows, settle
 
@@ -141,3 +142,10 @@ def test_a_change_that_would_leave_no_live_majority_is_refused(group: RealGroup)
         dead.start()
         settle(group, client)
     audit(group, client)
+
+
+def test_members_change_again_and_again_while_nodes_are_killed(tmp_path: Path) -> None:
+    """The short form of `python -m tests.group.members_storm`."""
+    counts = storm(tmp_path, rounds=3, seed=1)
+    assert counts["add"] + counts["remove"] + counts["replace"] == 3
+    assert counts["jobs"] > 100
