@@ -55,7 +55,7 @@ class Changing:
         return {each["node_id"]: each["address"] for each in members if each["voter"]}
 
     def until(self, is_so: str, command: str, **arguments: str) -> None:
-        """Repeat the command until what it wants is so: `id in` or `id out` of the members, nothing half done."""
+        """Repeat the command until its wish is so: `id in` or `id out` of the members, nothing half done."""
         node_id, _, what = is_so.partition(" ")
 
         def look() -> bool:
