@@ -47,13 +47,13 @@ def test_a_seed_decides_a_whole_group_in_every_process() -> None:
 def test_a_failing_seed_of_a_group_says_how_to_replay_it_and_fails_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A bug is planted: whoever has the longer log wins, although its term is older (5.4.1)."""
+    """A bug is planted: every log is new enough to lead (5.4.1)."""
 
-    def is_longer(self: RaftLog, *, last_index: int, last_term: int) -> bool:
-        del last_term
-        return last_index >= self.last_index
+    def is_whatever(self: RaftLog, *, last_index: int, last_term: int) -> bool:
+        del self, last_index, last_term
+        return True
 
-    monkeypatch.setattr(RaftLog, "is_up_to_date", is_longer)
+    monkeypatch.setattr(RaftLog, "is_up_to_date", is_whatever)
     told = []
     for _ in range(2):
         with pytest.raises(SeedFailed) as failure:
@@ -64,5 +64,5 @@ def test_a_failing_seed_of_a_group_says_how_to_replay_it_and_fails_alike(
 
 
 def _run_seeds() -> None:
-    for seed in range(200):
+    for seed in range(20):
         run_seed(seed)
