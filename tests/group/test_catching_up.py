@@ -51,7 +51,7 @@ def test_a_follower_that_was_away_for_long_gets_a_snapshot_while_the_leader_serv
     common = set.intersection(*(set(history) for history in histories))
     assert common, "segments were sealed after the install"
     assert all(len({history[name] for history in histories}) == 1 for name in common)
-    assert "event=snapshot_sent" in leader.log_text()
+    assert "event=snapshot_offered" in leader.log_text()
     audit(group, client, but=away)
 
 

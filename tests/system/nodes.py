@@ -1,6 +1,7 @@
 """Nodes behind gates: one alone, or a group of three, reached only through a network of the test's."""
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from rollmq.library.operator import OperatorConnection
 from tests.group.real_group import RealGroup, RealNode, free_ports
 from tests.system.network import Network, running_network
 
-STORM_OPTIONS = ("--snapshot-every", "2000", "--keep-history", "1000000")
+STORM_OPTIONS = ("--snapshot-every", "1000", "--keep-history", "1000000")
 """Snapshots early and often, and all of the history, which is to be audited."""
 
 
@@ -32,6 +33,12 @@ class GatedNode(RealNode):
                 return bool(connection.ask("marker", {}, is_command=True))
         except (OperatorError, OSError):
             return False
+
+    def keep_history(self, number: int) -> None:
+        """A copy of its sealed segments: a snapshot of somebody else takes the place of all before it."""
+        shutil.copytree(
+            self.state / "history", self.state.with_name(f"kept-{self.port}-{number}") / "history"
+        )
 
 
 class Gated(RealGroup):

@@ -65,13 +65,16 @@ class Books:
             self.ends.setdefault(note["job_id"], []).append(note)
 
 
-def prove(states: Sequence[Path], books: Books) -> Counter[str]:
-    """Raise AssertionError for the first thing that is not as promised; else say how much was looked at."""
+def prove(states: Sequence[Path], books: Books, *, kept: Sequence[Path] = ()) -> Counter[str]:
+    """Raise AssertionError for the first thing that is not as promised; else say how much was looked at.
+
+    `kept`: copies of segments that nodes had sealed, and dropped when they got a snapshot.
+    """
     assert not books.lies, books.lies[:3]
     for state in states:
         verdict = verify_directory(OsDisk(state))
         assert verdict.is_clean, (state, verdict.damages[:3])
-    log = compared(states)
+    log = compared([*states, *kept])
     lines = [log[index] for index in range(1, len(log) + 1)]
     counts = replayed(lines)
     fold = PlainFold("storm").read(lines)

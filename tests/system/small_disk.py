@@ -25,10 +25,9 @@ class SmallDisk:
 
     def fill(self, *, leave_bytes: int = 0) -> None:
         """Take all room but so much, whatever else is being written meanwhile."""
-        with self._filler.open("ab") as file, contextlib.suppress(OSError):  # full is full
+        with contextlib.suppress(OSError), self._filler.open("ab", buffering=0) as file:  # full is full
             while (free := self.free_bytes() - leave_bytes) > 0:
                 file.write(bytes(min(free, MIB)))
-                file.flush()
 
     def free(self) -> None:
         """Give it back."""

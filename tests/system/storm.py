@@ -59,7 +59,10 @@ def run_storm(
         goes_on(group, crew)
         settle(group, crew)
         report.counts.update(weather.counts)
-    report.counts.update(prove([node.state for node in group.nodes], Books.in_folder(folder)))
+    for name in ("snapshot_installed", "snapshot_folded"):
+        report.counts[name] = sum(node.log_text().count(f"event={name}") for node in group.nodes)
+    states, kept = [node.state for node in group.nodes], sorted(folder.glob("kept-*"))
+    report.counts.update(prove(states, Books.in_folder(folder), kept=kept))
     return report
 
 

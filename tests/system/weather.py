@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations
 from pathlib import Path
 
+from rollmq.limits import SNAPSHOTS_KEPT
 from tests.group.real_group import LOOK_S, wait_for
-from tests.system.crew import Crew, Member
+from tests.system.crew import SETTLE_S, Crew, Member
 from tests.system.network import OTHERS, Network, Way
 from tests.system.nodes import Gated, GatedNode
 
@@ -23,6 +24,8 @@ PAUSE_S_MAX = 0.6
 """How long a fault lasts at most: longer than an election, shorter than anybody is given up for silent."""
 FOLD_S = 1.5
 """How soon after a seal a node looks whether there is something to fold."""
+SNAPSHOT_TOLD_BYTES = 120_000
+"""What clients are told of some four hundred jobs: more entries than nodes keep without a snapshot."""
 Fault = Callable[[], None]
 
 
@@ -47,7 +50,12 @@ class Weather:
             (1, self.fill_disk),
             (1, self.seal),
         ]
-        together: list[tuple[int, Fault]] = [(4, self.stop_nodes), (6, self.cut_nodes), (2, self.restart)]
+        together: list[tuple[int, Fault]] = [
+            (4, self.stop_nodes),
+            (6, self.cut_nodes),
+            (2, self.restart),
+            (1, self.leave_behind),
+        ]
         faults = alone + (together if len(group.nodes) > 1 else [])
         self._faults = [fault for _, fault in faults]
         self._weights = [weight for weight, _ in faults]
@@ -112,6 +120,25 @@ class Weather:
         self.counts["polite restarts"] += 1
         self.pause()
         node.start()
+
+    def leave_behind(self) -> None:
+        """One node is away until the others have folded snapshots without it: it gets one of theirs."""
+        away = self.victims()[0]
+        away.kill()
+        rest = [node for node in self.group.nodes if node is not away]
+        for _ in range(SNAPSHOTS_KEPT + 1):
+            goal = self.crew.told_bytes() + SNAPSHOT_TOLD_BYTES
+            while self.crew.told_bytes() < goal:
+                self._goes_on()
+            wait_for(lambda: any(node.seal() for node in rest), "a leader seals")
+            self._clock.wait(FOLD_S)
+        self.counts["long absences"] += 1
+        away.keep_history(self.counts["long absences"])
+        away.start()
+
+    def _goes_on(self) -> None:
+        before = self.crew.told_bytes()
+        wait_for(lambda: self.crew.told_bytes() > before, "clients are told more", limit_s=SETTLE_S)
 
     def fill_disk(self) -> None:
         """Its files cannot grow: the next write fails, it stops and says why. Then there is room again."""

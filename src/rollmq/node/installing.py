@@ -36,6 +36,8 @@ class Installer:
         self._thread = thread
         self._log = log
         self._begin_turn = begin_turn
+        self._offered: dict[str, int] = {}
+        """Node -> the snapshot that it was sent last, or was to be sent."""
         self._on_failure = on_failure
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollmq-snapshot")
 
@@ -47,9 +49,11 @@ class Installer:
 
     def read(self, request: ReadChunk) -> None:
         """A piece for a follower."""
-        if request.offset == 0:
-            facts = request.snapshot
-            self._log("snapshot_sent", to=request.target, index=facts.last_index, bytes=facts.total_bytes)
+        facts = request.snapshot
+        if self._offered.get(request.target) != facts.last_index:
+            # Once: to a node that is away the first piece goes again and again.
+            self._offered[request.target] = facts.last_index
+            self._log("snapshot_offered", to=request.target, index=facts.last_index, bytes=facts.total_bytes)
         index = request.snapshot.last_index
         asked = self._loop.run_in_executor(
             self._pool, self._store.read_chunk, index, request.offset, request.bytes_max
