@@ -66,6 +66,21 @@ def test_a_follower_with_another_segment_refuses_the_marker_and_stops_when_it_is
     assert other.replica.machine.last_index == leader.replica.machine.last_index
 
 
+def test_a_follower_that_gets_the_marker_when_it_is_committed_already_stops_just_so() -> None:
+    """It was away, or slow: there is nothing left to refuse."""
+    trio, leader, (odd, _) = led()
+    trio.cut_off = {odd.node_id}
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    trio.run(200)
+    assert leader.replica.raft.commit_index >= marker
+    change_a_line(odd)
+    trio.cut_off = set()
+    trio.run(2_000)
+    assert list(trio.stopped) == [odd.node_id]
+    assert f"(entry {marker}) is not the same here as in the group" in trio.stopped[odd.node_id]
+
+
 def test_a_refuser_confirms_nothing_from_the_marker_on_and_says_which_it_refuses() -> None:
     trio, leader, (odd, other) = led()
     trio.cut_off = {other.node_id}

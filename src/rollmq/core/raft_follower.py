@@ -53,8 +53,12 @@ class Following:
     def refuse(self, index: int) -> None:
         """Take this marker out again, and what follows: no line of it is confirmed or written yet (rule 5).
 
-        Another leader may never have had it, so it is forgotten with the term.
+        Another leader may never have had it, so it is forgotten with the term. If it is committed already,
+        the group has decided, and there is nothing to refuse.
         """
+        if index <= self._log.commit_index:
+            self.overruled_index = index
+            return
         self.refused_index = index
         if index <= self._log.last_index:
             self._log.cut(index)

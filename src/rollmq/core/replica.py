@@ -250,9 +250,9 @@ class Replica:
         self.raft.step(message)
         self._after_raft()
         if isinstance(message, AppendEntries):
-            self._heed(message)
             if events:
                 self._followed(message, events)
+            self._heed(message)
 
     def _heed(self, message: AppendEntries) -> None:
         """Rule 5: the group goes on without a replica that is another one than its own."""
