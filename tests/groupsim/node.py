@@ -194,6 +194,7 @@ class GroupNode(SimNode):
     # -- running
 
     def _tick(self) -> None:
+        self.law.look_at_clocks(self.group.nodes)
         super()._tick()
         if self.world.happens(0.01) and self.is_up and not self.is_rebuilding:
             machine = self.replica.machine
@@ -323,6 +324,8 @@ class GroupNode(SimNode):
             if self.leader is not None:
                 own = [n for n in range(first_index, log.last_index + 1) if log.term_at(n) == log.last_term]
                 self.oracle.decided(lines[len(lines) - len(own) :], first_index=own[0])
+                self.law.look_at_clocks(self.group.nodes)
+                self.law.is_in_time(self, lines[-1])
             self._seen_index = log.last_index
 
     def _arm_raft_timer(self) -> None:

@@ -24,6 +24,10 @@ from tests.sim.world import Violation, World
 if TYPE_CHECKING:
     from tests.groupsim.node import GroupNode
 
+TIME_FASTER_MAX = 1.4
+"""Log time may go faster than time: a monotonic clock may be too fast by 30 %, and 5 % are slewed."""
+TIME_SLACK_US = 11_000_000
+"""How far a leader's own clock is followed by slewing, and a little."""
 TERM = re.compile(rb'"index":\d+,"term":(\d+),')
 
 
@@ -37,6 +41,9 @@ class GroupOracle(Oracle):
         self.configuration = founders
         """As of the last committed entry."""
         self.members_event: Members | None = None
+        self._time_bound_us = 0
+        """No clock but a single one was ever ahead of this, and time that went on since is in it."""
+        self._bound_at_us = 0
         self.leaders: dict[int, tuple[str, int]] = {}
         """By term: who led, in which of its lives."""
         self.entries: dict[tuple[int, int], tuple[bytes, int]] = {}
@@ -65,6 +72,22 @@ class GroupOracle(Oracle):
             raise Violation(
                 f"leader completeness: {node.name} leads term {term} with {log.last_index} entries, "
                 f"{len(self.lines)} are committed"
+            )
+
+    def look_at_clocks(self, nodes: Sequence["GroupNode"]) -> None:
+        """What is known of the time at this moment, by the second of all clocks: no majority is smaller."""
+        *_, second_us, _ = sorted(node.wall_us for node in nodes if not node.is_gone)
+        elapsed_us = self.world.now_us - self._bound_at_us
+        self._bound_at_us = self.world.now_us
+        self._time_bound_us = max(self._time_bound_us + int(elapsed_us * TIME_FASTER_MAX), second_us)
+
+    def is_in_time(self, node: "GroupNode", line: bytes) -> None:
+        """Rule 2: no clock alone moves log time forward. (It takes two of three; of five it takes three.)"""
+        at_us = decode_line(line).at_us
+        if at_us > self._time_bound_us + TIME_SLACK_US:
+            ahead_s = (at_us - self._time_bound_us) / 1e6
+            raise Violation(
+                f"log time: {node.name} decides at a time that is {ahead_s:.1f} s ahead of all but one"
             )
 
     def has_entries(self, node: "GroupNode", first_index: int, lines: Sequence[bytes]) -> None:

@@ -109,6 +109,18 @@ def read_twice(story: Story, kind: type) -> None:
             ledger.read(msgspec.structs.replace(event, index=event.index + 1))
 
 
+def ahead_of_all_clocks_but_one(story: Story) -> None:
+    law, event = story.group.oracle, entry(story, Assign)
+    story.group.nodes[0].wall_offset_us = 3_600_000_000
+    try:
+        law.look_at_clocks(story.group.nodes)
+        law.is_in_time(story.leader(), encode_line(event))
+        ahead = msgspec.structs.replace(event, at_us=story.group.nodes[0].wall_us)
+        law.is_in_time(story.leader(), encode_line(ahead))
+    finally:
+        story.group.nodes[0].wall_offset_us = 0
+
+
 def assigned_twice(story: Story) -> None:
     read_twice(story, Assign)
 
@@ -153,6 +165,7 @@ def wrote_with_a_gap(story: Story) -> None:
         (accepted_and_not_in_the_log, "P1"),
         (told_another_end, "P2"),
         (assigned_without_credit, "P4"),
+        (ahead_of_all_clocks_but_one, "log time"),
         (assigned_twice, "P3: .* assigns a job that is inflight"),
         (ended_twice, "P[23]"),
         (answered_by_a_deposed_leader, "another had replaced"),
