@@ -48,6 +48,8 @@ def wait_for(condition: Callable[[], Any], what: str, *, limit_s: float = WAIT_S
 class RealNode:
     """One node's process, which may be ended and started again on the same directory."""
 
+    host = "127.0.0.1"
+
     def __init__(self, folder: Path, port: int, options: Sequence[str]) -> None:
         self.port = port
         self.state = folder / f"state-{port}"
@@ -57,7 +59,7 @@ class RealNode:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def is_running(self) -> bool:
@@ -89,7 +91,7 @@ class RealNode:
     def status(self) -> dict[str, Any] | None:
         """What it says of itself; None while it does not answer."""
         try:
-            with OperatorConnection(f"127.0.0.1:{self.port}", by="test", timeout_s=2.0) as connection:
+            with OperatorConnection(f"{self.host}:{self.port}", by="test", timeout_s=2.0) as connection:
                 found = connection.ask("status")
         except (OperatorError, OSError):
             return None

@@ -1,19 +1,12 @@
-"""A file system of the test's own that can be filled: tmpfs, mounted by whoever may.
-
-Who may not mount runs the same test in a user namespace, in which everybody may.
-"""
+"""A file system of the test's own that can be filled: tmpfs, mounted by whoever may (see `namespaces`)."""
 
 import contextlib
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house_rules import ROOT
-
 MIB = 1024 * 1024
-INSIDE = "ROLLMQ_TESTS_MAY_MOUNT"
 
 
 class SmallDisk:
@@ -48,18 +41,3 @@ def small_disk(path: Path, *, mib: int) -> Iterator[SmallDisk]:
         yield SmallDisk(path)
     finally:
         subprocess.run(["umount", path], check=True)
-
-
-def may_mount() -> bool:
-    """Whether this process may mount; else the test is to run `in_namespace`."""
-    probe = ["unshare", "--mount", "true"]
-    return INSIDE in os.environ or subprocess.run(probe, capture_output=True, check=False).returncode == 0
-
-
-def run_in_namespace(test_id: str) -> None:
-    """Run one test in a user namespace of its own, where it may mount."""
-    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-m", "pytest", "-q", test_id]
-    found = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, INSIDE: "1"}, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, f"run it as root, or where user namespaces are allowed\n{found.stdout}"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.group.real_group import RealNode, wait_for
+from tests.group.real_group import RealGroup, RealNode, wait_for
 from tests.system.crew import SETTLE_S, Crew, running_crew
-from tests.system.nodes import Gated, running_gated
+from tests.system.nodes import running_gated
 from tests.system.proof import Books, prove
 from tests.system.weather import Weather
 
@@ -72,7 +72,7 @@ def all_run(nodes: Sequence[RealNode]) -> None:
         assert node.is_running, node.log_text()[-3000:]
 
 
-def goes_on(group: Gated, crew: Crew, *, among: Sequence[RealNode] = ()) -> None:
+def goes_on(group: RealGroup, crew: Crew, *, among: Sequence[RealNode] = ()) -> None:
     """Clients are told more of their jobs' ends from now on, and all nodes run, or those named."""
     goal = crew.told_bytes() + TOLD_BYTES
 
@@ -83,7 +83,7 @@ def goes_on(group: Gated, crew: Crew, *, among: Sequence[RealNode] = ()) -> None
     wait_for(look, f"it goes on; {[node.status() for node in group.nodes]}", limit_s=SETTLE_S)
 
 
-def settle(group: Gated, crew: Crew) -> None:
+def settle(group: RealGroup, crew: Crew) -> None:
     """Everything accepted ends; everybody stops politely, nodes when they are even."""
     crew.finish()
     leader = group.leader()

@@ -14,10 +14,11 @@ from tests.cli.running import RunningNode, running_node
 from tests.client.shop import working
 from tests.group.real_group import RealNode, wait_for
 from tests.system.crew import running_crew
+from tests.system.namespaces import may_unshare, run_in_namespace
 from tests.system.network import running_network
 from tests.system.nodes import STORM_OPTIONS, Gated
 from tests.system.proof import Books, prove
-from tests.system.small_disk import MIB, SmallDisk, may_mount, run_in_namespace, small_disk
+from tests.system.small_disk import MIB, SmallDisk, small_disk
 from tests.system.storm import goes_on, settle
 
 pytestmark = pytest.mark.slow
@@ -29,8 +30,8 @@ LOW = ("--disk-free-min", "100")
 def test_a_node_on_a_full_disk_stops_says_why_and_goes_on_without_loss(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if not may_mount():
-        run_in_namespace(request.node.nodeid)
+    if not may_unshare("--mount"):
+        run_in_namespace(request.node.nodeid, "--mount")
         return
     with small_disk(tmp_path / "disk", mib=256) as disk:
         with running_node(disk.path / "state", *LOW) as node:
@@ -101,8 +102,8 @@ def ended(node: RealNode) -> int:
 def test_a_full_disk_on_the_leader_and_then_on_a_follower_costs_the_group_nothing(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if not may_mount():
-        run_in_namespace(request.node.nodeid)
+    if not may_unshare("--mount"):
+        run_in_namespace(request.node.nodeid, "--mount")
         return
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(running_network())
