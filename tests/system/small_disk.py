@@ -26,6 +26,10 @@ class SmallDisk:
         """Give it back."""
         self._filler.unlink()
 
+    def grow(self, size: str) -> None:
+        """Somebody gave it more room."""
+        subprocess.run(["mount", "-o", f"remount,size={size}", self.path], check=True)
+
     def free_bytes(self) -> int:
         """What there is."""
         stats = os.statvfs(self.path)
@@ -33,10 +37,10 @@ class SmallDisk:
 
 
 @contextlib.contextmanager
-def small_disk(path: Path, *, mib: int) -> Iterator[SmallDisk]:
+def small_disk(path: Path, *, size: str) -> Iterator[SmallDisk]:
     """Mounted for as long as the block lasts. The processes that use it must have ended by then."""
     path.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=755", "rollmq-test", path], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "rollmq-test", path], check=True)
     try:
         yield SmallDisk(path)
     finally:

@@ -10,7 +10,7 @@ from rollmq import Client, Job
 from rollmq.errors import SubmitRefused
 from rollmq.store.disk import OsDisk
 from rollmq.store.verify import verify_directory
-from tests.cli.running import RunningNode, running_node
+from tests.cli.running import RunningNode, free_port, rollmq, running_node
 from tests.client.shop import working
 from tests.group.real_group import RealNode, wait_for
 from tests.system.crew import running_crew
@@ -33,7 +33,7 @@ def test_a_node_on_a_full_disk_stops_says_why_and_goes_on_without_loss(
     if not may_unshare("--mount"):
         run_in_namespace(request.node.nodeid, "--mount")
         return
-    with small_disk(tmp_path / "disk", mib=256) as disk:
+    with small_disk(tmp_path / "disk", size="256m") as disk:
         with running_node(disk.path / "state", *LOW) as node:
             asyncio.run(fills_up(node, disk))
         assert verify_directory(OsDisk(node.state)).is_clean
@@ -92,6 +92,25 @@ async def has_room(client: Client) -> None:
             return
 
 
+def test_a_first_start_that_found_no_room_is_repeated_when_there_is_some(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if not may_unshare("--mount"):
+        run_in_namespace(request.node.nodeid, "--mount")
+        return
+    for kib in (4, 8, 16):
+        with small_disk(tmp_path / f"{kib}", size=f"{kib}k") as disk:
+            refused = rollmq("serve", free_port(), "--state", disk.path / "state")
+            assert refused.returncode == 1, refused.stderr
+            assert "No space left on device" in refused.stderr
+            assert "Free some disk space and start the node again" in refused.stderr
+            assert "Traceback" not in refused.stderr
+            disk.grow("64m")
+            with running_node(disk.path / "state") as node:
+                assert node.stop() == 0
+            assert verify_directory(OsDisk(disk.path / "state")).is_clean
+
+
 def ended(node: RealNode) -> int:
     """Its exit code, once it has one."""
     wait_for(lambda: not node.is_running, f"it stops, see {node.log_path}")
@@ -108,7 +127,7 @@ def test_a_full_disk_on_the_leader_and_then_on_a_follower_costs_the_group_nothin
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(running_network())
         group = Gated(tmp_path, network, 3, options=[*STORM_OPTIONS, "--disk-free-min", "8"])
-        disks = [stack.enter_context(small_disk(node.state, mib=160)) for node in group.nodes]
+        disks = [stack.enter_context(small_disk(node.state, size="160m")) for node in group.nodes]
         disk_of = {node.port: disk for node, disk in zip(group.nodes, disks, strict=True)}
         stack.callback(group.kill)
         # The state is a folder of it: a file that fills the disk is no part of a state.
