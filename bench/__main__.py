@@ -5,7 +5,7 @@ import sys
 
 from bench.machine_limits import describe
 
-PARTS = ("machine_limits", "core", "scheduling", "wire", "raft", "store", "node", "throughput")
+PARTS = ("machine_limits", "core", "scheduling", "wire", "raft", "store", "node", "throughput", "disk")
 
 
 def main(parts: list[str]) -> int:
