@@ -31,9 +31,9 @@ TEXT_CHARS_MAX = 120
 """Of a user's text in one row: a terminal is about this wide."""
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, *, chars_max: int = TEXT_CHARS_MAX) -> str:
     """A user's text without what could move the cursor or fake another row."""
-    shown = text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}…"
+    shown = text if len(text) <= chars_max else f"{text[:chars_max]}…"
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
 
 

@@ -22,6 +22,8 @@ from rollmq.cli.describe import one_line
 
 PIPE_COLUMNS: Final = 200
 """Width of tables that go into a file or pipe: nothing is cut that a person would want to grep."""
+WARNING_CHARS_MAX: Final = 2_000
+"""Of what a node warns of: what to do stands at the end."""
 GAP_WIDE: Final = 2
 GAP_NARROW: Final = 1
 DIVIDER: Final = 1
@@ -149,7 +151,8 @@ def note(message: str) -> None:
 
 def warn(message: str) -> None:
     """Something that somebody should look at: on stderr."""
-    console(stderr=True).print(Text.assemble(("warning ", "yellow"), text(message)), soft_wrap=True)
+    told = one_line(message, chars_max=WARNING_CHARS_MAX)
+    console(stderr=True).print(Text.assemble(("warning ", "yellow"), told), soft_wrap=True)
 
 
 @contextmanager

@@ -20,6 +20,13 @@ EXIT_NO_LEADER: Final = 3
 EXECS_SHOWN: Final = 40
 """Execs in the table for people, those with the most jobs first; `--json` has up to 1,000."""
 
+DUTIES: Final = {
+    "leader": "leads",
+    "follower": "follows",
+    "pre-candidate": "wants to lead",
+    "candidate": "wants to lead",
+}
+
 
 @click.command(
     epilog="""\b
@@ -119,7 +126,7 @@ def _print(server: str, answer: dict[str, Any], heard: Heard) -> None:
 
 
 def _title(server: str, status: Status) -> Text:
-    duty = {"leader": "leads", "follower": "follows", "candidate": "wants to lead"}.get(status.role)
+    duty = DUTIES.get(status.role)
     leader = f" {status.leader}" if status.role != LEADS and status.leader else ""
     style = "green" if status.role == LEADS else "yellow"
     return Text.assemble(
@@ -143,11 +150,11 @@ def _facts(status: Status) -> list[Text]:
             f"{looks.number(status.finished)} finished and remembered"
         )
         facts.append(("jobs", jobs))
-    who = [f"{looks.number(status.workers)} connected"] if status.workers is not None else []
-    if status.clients is not None:
-        who.append(f"clients: {looks.number(status.clients)} known")
-    if who:
-        facts.append(("workers", "; ".join(who)))
+    clients = f"{looks.number(status.clients)} known"
+    if status.workers is not None:
+        facts.append(("workers", f"{looks.number(status.workers)} connected; clients: {clients}"))
+    elif status.clients is not None:
+        facts.append(("clients", clients))
     if status.disk_free_bytes is not None:
         facts.append(("disk", f"{looks.size(status.disk_free_bytes)} free"))
     if status.archive is not None:
@@ -185,7 +192,8 @@ def _print_nodes(out: Console, heard: Heard) -> None:
     out.print(looks.table("node", "role", ">term", ">last", ">committed", ">applied", rows=rows))
     for server, answer in heard.items():
         if isinstance(answer, RollmqError):
-            out.print(Text.assemble((f"{server}  ", "dim"), str(answer)), soft_wrap=True)
+            why = answer.reason if isinstance(answer, ServerUnreachable) else str(answer)
+            out.print(Text.assemble((f"{server}  ", "dim"), why), soft_wrap=True)
 
 
 def _print_execs(out: Console, status: Status) -> None:

@@ -164,7 +164,10 @@ def picture(now: Sample, before: Sample | None) -> RenderableType:
             "worker", "state", ">held", ">hands", ">credit", ">silent", "…host", rows=map(_worker, fullest)
         )
     )
-    parts += [Text.assemble(("warning ", "yellow"), one_line(text)) for text in status.warnings]
+    parts += [
+        Text.assemble(("warning ", "yellow"), one_line(text, chars_max=looks.WARNING_CHARS_MAX))
+        for text in status.warnings
+    ]
     return Group(*parts)
 
 

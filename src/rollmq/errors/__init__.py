@@ -198,6 +198,7 @@ class ServerUnreachable(OperatorError):
     """No server answered. Nothing was sent, so nothing was changed."""
 
     def __init__(self, *, servers: Sequence[str], reason: str) -> None:
+        self.reason = reason
         super().__init__(
             f"cannot reach {', '.join(servers)}: {reason}. Nothing was changed. "
             f"Is the node running (rollmq serve)? Name another one with --server HOST:PORT or ROLLMQ_SERVER."

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from rollmq.cli import looks
 from rollmq.cli.demo.cast import DemoFailed
+from rollmq.cli.demo.proof import Figures
 from rollmq.cli.demo.screen import Screen
 from rollmq.cli.demo.story import FULL, QUICK, Ending, Story
 from rollmq.errors import RollmqError
@@ -140,8 +141,23 @@ def _print(ending: Ending, keep: Path | None) -> None:
     figures, replicas = ending.figures, ending.replicas
     out = looks.console()
     out.print()
+    out.print(
+        looks.table(
+            "", ">jobs", "", rows=[(name, each, Text(why, "dim")) for name, each, why in rows(figures)]
+        )
+    )
+    out.print()
+    out.print(_verdict(ending, keep), soft_wrap=True)
+    for damage in replicas.damages:
+        looks.warn(damage)
+    out.print()
+    out.print(_next(keep), soft_wrap=True)
+
+
+def rows(figures: Figures) -> list[tuple[str, str | Text, str]]:
+    """The table: name, figure, and what it means."""
     dead = ", ".join(f"{reason} {count}" for reason, count in figures.dead.items())
-    rows: list[tuple[str, str | Text, str]] = [
+    return [
         ("accepted", f"{figures.accepted:,}", "receipts in the clients' hands"),
         ("finished", f"{figures.finished:,}", "of these, done in the log"),
         ("retried", f"{figures.retried:,}", "of these, after more than one try"),
@@ -160,13 +176,6 @@ def _print(ending: Ending, keep: Path | None) -> None:
             "from SIGKILL of the leader to the next confirmed submit",
         ),
     ]
-    out.print(looks.table("", ">jobs", "", rows=[(name, each, Text(why, "dim")) for name, each, why in rows]))
-    out.print()
-    out.print(_verdict(ending, keep), soft_wrap=True)
-    for damage in replicas.damages:
-        looks.warn(damage)
-    out.print()
-    out.print(_next(keep), soft_wrap=True)
 
 
 def _zero(value: int) -> Text:

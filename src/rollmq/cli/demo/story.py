@@ -136,14 +136,14 @@ class Story:
             if worker.fell:
                 count += 1
                 how = worker.how_it_ended()
+                old, worker = worker, self.cast.start_worker(RISKY, hands=1)
                 self._say(
-                    f"{worker.name} {how}, while it ran a job of video.convert ({count}). A new one starts"
+                    f"a job brings down its worker ({count}): {old.name} {how}; {worker.name} starts instead"
                 )
-                worker = self.cast.start_worker(RISKY, hands=1)
             await asyncio.sleep(SHOW_EVERY_S)
         state = load.ends_of(POISON)[0]
         self._say(
-            f"that job is poison, and {state} now: it lies with the dead letters. Its neighbours run on"
+            f"that job is poison, and {state}: it lies with the dead letters now, and its neighbours run on"
         )
         self._risky.set()
 
