@@ -147,7 +147,7 @@ def _print(ending: Ending, keep: Path | None) -> None:
         )
     )
     out.print()
-    out.print(_verdict(ending, keep), soft_wrap=True)
+    out.print(_verdict(ending, keep))
     for damage in replicas.damages:
         looks.warn(damage)
     out.print()
@@ -201,9 +201,10 @@ def _next(keep: Path | None) -> Text:
     me = _command()
     lines = [
         ("a node of your own", f"{me} serve 5000"),
-        ("a worker, of any program", f"{me} worker --server 127.0.0.1:5000 --exec count='wc -c'"),
-        ("a job", f"{me} submit --server 127.0.0.1:5000 count 'hello world' --wait"),
-        ("what goes on", f"{me} top --server 127.0.0.1:5000"),
+        ("then, in other terminals", "export ROLLMQ_SERVER=127.0.0.1:5000"),
+        ("a worker, of any program", f"{me} worker --exec count='wc -c'"),
+        ("a job", f"{me} submit count 'hello world' --wait"),
+        ("what goes on", f"{me} top"),
     ]
     if keep is not None:
         lines.append(("what the demo wrote", f"{me} log show {keep / 'n1'} | less"))

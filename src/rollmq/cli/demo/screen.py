@@ -7,6 +7,7 @@ from typing import Final
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 QUARTERS: Final = 4
@@ -41,8 +42,9 @@ class Screen:
             return
         console = self._bar.console if self._bar is not None else self._console
         if self._console.is_terminal:
-            stamp = (f"{line.at_s:5.1f} s  ", "dim")
-            console.print(Text.assemble(stamp, (text, style)), soft_wrap=True)
+            row = Table.grid(padding=(0, 2, 0, 0))  # so that a long text wraps under itself
+            row.add_row(Text(f"{line.at_s:5.1f} s", "dim", no_wrap=True), Text(text, style))
+            console.print(row)
         else:
             click.echo(f"{line.at_s:5.1f} s  {text}")
 

@@ -142,9 +142,7 @@ class Story:
                 )
             await asyncio.sleep(SHOW_EVERY_S)
         state = load.ends_of(POISON)[0]
-        self._say(
-            f"that job is poison, and {state}: it lies with the dead letters now, and its neighbours run on"
-        )
+        self._say(f"that job is poison, and {state} now: a dead letter; its neighbours run on")
         self._risky.set()
 
     async def _kill_worker(self) -> None:
@@ -208,8 +206,8 @@ class Story:
         dead.start()
         await until(lambda: _applied(dead) >= last, f"{dead.name} has caught up", is_slow=True)
         self._say(
-            f"{dead.name} was started again on its old directory, and has learned what it missed: it holds "
-            f"all {last:,} entries of the log, {time.monotonic() - began_s:.1f} s after its start",
+            f"{dead.name} is back, on its old directory, and has caught up: it holds all {last:,} entries, "
+            f"{time.monotonic() - began_s:.1f} s after its start",
             "green",
         )
 
