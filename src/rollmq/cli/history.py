@@ -183,7 +183,14 @@ It runs until it is interrupted. Exit codes: 0 interrupted, or all rounds done, 
 )
 @with_sources
 @on_spark
-@click.option("--every", default=5.0, show_default=True, metavar="SECONDS", type=Seconds(0.1))
+@click.option(
+    "--every",
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=Seconds(0.1),
+    help="Pause between two rounds.",
+)
 @click.option("--rounds", type=click.IntRange(1), metavar="N", help="End after so many rounds.")
 @click.option(
     "--confirm", metavar="NAME", default="", help="Tell the nodes what was taken, as this pipeline."

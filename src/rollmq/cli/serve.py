@@ -24,6 +24,7 @@ class ServeRefused(RollmqError):
     epilog="""\b
 Examples:
   rollmq serve 5000                                  a node alone, its state in ./state
+  rollmq serve 5001 --state node1 --peers 127.0.0.1:5001,127.0.0.1:5002,127.0.0.1:5003    one of three
   rollmq serve 5000 --host 0.0.0.0 --state /var/lib/rollmq --token-file /etc/rollmq.token
   rollmq serve 5001 --role follower --leader 10.0.0.1:5000   only redirects
 
@@ -48,6 +49,7 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
 @click.option(
     "--heartbeat-ms",
     type=click.IntRange(10, 10_000),
+    metavar="MS",
     default=limits.HEARTBEAT_US // 1000,
     show_default=True,
     help="Between two signs of life of the leader.",
@@ -87,7 +89,12 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
     help="Sealed history to keep at most.  [default: 20 % of the disk]",
 )
 @click.option(
-    "--keep-history-days", type=click.IntRange(1), default=30, show_default=True, help="And for how long."
+    "--keep-history-days",
+    type=click.IntRange(1),
+    metavar="DAYS",
+    default=30,
+    show_default=True,
+    help="And for how long.",
 )
 @click.option(
     "--archive",

@@ -77,6 +77,7 @@ Exit codes: 0 accepted: committed, it cannot get lost (with --wait: done)
 @click.option(
     "--priority",
     type=click.IntRange(0, limits.PRIORITY_MAX),
+    metavar="N",
     default=0,
     show_default=True,
     help="Higher first; who waits long rises.",
@@ -91,9 +92,13 @@ Exit codes: 0 accepted: committed, it cannot get lost (with --wait: done)
     help="For one try.",
 )
 @click.option(
-    "--tries", type=click.IntRange(1, limits.TRIES_MAX_MAX), default=TRIES_MAX_DEFAULT, show_default=True,
+    "--tries",
+    type=click.IntRange(1, limits.TRIES_MAX_MAX),
+    metavar="N",
+    default=TRIES_MAX_DEFAULT,
+    show_default=True,
     help="Then it is a dead letter.",
-)  # fmt: skip
+)
 @click.option(
     "--backoff", type=SECONDS, metavar="SECONDS", help="Between tries.  [default: 1 s, doubling to 10 min]"
 )
@@ -101,7 +106,13 @@ Exit codes: 0 accepted: committed, it cannot get lost (with --wait: done)
     "--content-type", default="", type=as_line, metavar="TYPE", help="Of the payload, for the handler."
 )
 @click.option(
-    "--client", "client_id", type=as_name, default=CLIENT_ID, show_default=True, help="Who submits."
+    "--client",
+    "client_id",
+    type=as_name,
+    metavar="ID",
+    default=CLIENT_ID,
+    show_default=True,
+    help="Who submits.",
 )
 @click.option("--wait", is_flag=True, help="Wait until it has ended, and print the result.")
 @click.option("--wait-max", type=SECONDS, metavar="SECONDS", help="With --wait: not longer than this.")

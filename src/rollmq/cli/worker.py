@@ -53,6 +53,7 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
 @click.option(
     "--hands",
     type=click.IntRange(1, limits.WORKER_HANDS_MAX),
+    metavar="N",
     default=HANDS_DEFAULT,
     show_default=True,
     help="How many jobs run at once.",
@@ -60,6 +61,7 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
 @click.option(
     "--credit",
     type=click.IntRange(1, limits.WORKER_HELD_MAX),
+    metavar="N",
     help="How many it holds, running ones included.  [default: twice the hands, for short jobs]",
 )
 @click.option(
@@ -84,7 +86,7 @@ def worker(
     grace: float | None,
     verbose: bool,
 ) -> None:
-    """Run jobs."""
+    """Run jobs, with any program or with the tasks of a Python module."""
     if not commands and not app:
         raise click.UsageError("give it something to run: --exec NAME=COMMAND, or --app MODULE:NAME.")
     _log_to_stderr(verbose)
