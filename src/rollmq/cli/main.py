@@ -19,6 +19,7 @@ from rollmq.cli.jobs import explain, jobs
 from rollmq.cli.log import log
 from rollmq.cli.members import members
 from rollmq.cli.parties import clients, settings, workers
+from rollmq.cli.recover import recover
 from rollmq.cli.serve import serve
 from rollmq.cli.status import status
 from rollmq.cli.submit import submit
@@ -114,5 +115,6 @@ main.add_command(settings)
 main.add_command(seal)
 main.add_command(step_time)
 main.add_command(members)
+main.add_command(recover)
 main.add_command(log)
 main.add_command(history)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rollmq.errors.base import RollmqError as RollmqError
 from rollmq.errors.group import GroupOfSeveral as GroupOfSeveral
+from rollmq.errors.group import RecoverRefused as RecoverRefused
 from rollmq.errors.history import HistoryDamaged as HistoryDamaged
 from rollmq.errors.history import HistoryError as HistoryError
 from rollmq.errors.history import HistoryGap as HistoryGap

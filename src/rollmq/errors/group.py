@@ -16,3 +16,11 @@ class GroupOfSeveral(RollmqError):
             f"itself it would be a second leader. Nothing was changed. Start it with --peers and without "
             f"--role leader, and the group elects; the others can be removed first: `rollmq members remove`."
         )
+
+
+class RecoverRefused(RollmqError):
+    """A new group cannot be made of this directory, or not there. Nothing was changed."""
+
+    def __init__(self, *, path: Path, reason: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {reason}. Nothing was changed.")
