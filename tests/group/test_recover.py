@@ -1,4 +1,4 @@
-"""The last resort: two of three nodes are gone for good, and the third begins a new group with what it has."""
+"""The last resort: two of three nodes are gone for good, the third begins a new group with what it has."""
 
 import hashlib
 import json
