@@ -11,6 +11,8 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 
@@ -26,7 +28,15 @@ FOLD_S = 1.5
 """How soon after a seal a node looks whether there is something to fold."""
 SNAPSHOT_TOLD_BYTES = 120_000
 """What clients are told of some four hundred jobs: more entries than nodes keep without a snapshot."""
-Fault = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that may happen."""
+
+    weight: int
+    name: str
+    happen: Callable[[], None]
 
 
 class Weather:
@@ -39,58 +49,72 @@ class Weather:
         self.chance = chance
         self.counts: Counter[str] = Counter()
         self._clock = threading.Event()
-        alone: list[tuple[int, Fault]] = [
-            (4, self.kill_nodes),
-            (2, self.kill_worker),
-            (2, self.kill_client),
-            (1, self.stop_worker),
-            (1, self.stop_nodes),
-            (2, self.cut_off_others),
-            (1, self.reset_others),
-            (1, self.fill_disk),
-            (1, self.seal),
+        self._faults = [*self._of_all(), *(self._of_groups() if len(group.nodes) > 1 else [])]
+        self._unseen = list(self._faults)
+        chance.shuffle(self._unseen)
+
+    def _of_all(self) -> list[Fault]:
+        return [
+            Fault(4, "kill leader", partial(self.kill_nodes, "leader")),
+            Fault(2, "kill worker", self.kill_worker),
+            Fault(2, "kill client", self.kill_client),
+            Fault(1, "stop worker", self.stop_worker),
+            Fault(1, "stop leader", partial(self.stop_nodes, "leader")),
+            Fault(1, "cut leader from others", partial(self.cut_off_others, "leader")),
+            Fault(1, "reset others", self.reset_others),
+            Fault(1, "fill disk of leader", partial(self.fill_disk, "leader")),
+            Fault(1, "restart leader", partial(self.restart, "leader")),
+            Fault(1, "seal", self.seal),
         ]
-        together: list[tuple[int, Fault]] = [
-            (4, self.stop_nodes),
-            (6, self.cut_nodes),
-            (2, self.restart),
-            (1, self.leave_behind),
+
+    def _of_groups(self) -> list[Fault]:
+        whom = ("follower", "followers", "all")
+        return [
+            *(Fault(1, f"kill {who}", partial(self.kill_nodes, who)) for who in whom),
+            *(Fault(1, f"stop {who}", partial(self.stop_nodes, who)) for who in whom),
+            Fault(2, "cut leader off", partial(self.cut_off, "leader")),
+            Fault(1, "cut follower off", partial(self.cut_off, "follower")),
+            Fault(2, "leader not heard", partial(self.cut_one_way, "leader", is_deaf=False)),
+            Fault(1, "leader deaf", partial(self.cut_one_way, "leader", is_deaf=True)),
+            Fault(1, "follower not heard", partial(self.cut_one_way, "follower", is_deaf=False)),
+            Fault(1, "follower deaf", partial(self.cut_one_way, "follower", is_deaf=True)),
+            Fault(1, "cut everybody off", self.cut_everybody_off),
+            Fault(1, "cut some ways", self.cut_some_ways),
+            Fault(1, "fill disk of follower", partial(self.fill_disk, "follower")),
+            Fault(1, "restart follower", partial(self.restart, "follower")),
+            Fault(1, "leave follower behind", self.leave_behind),
         ]
-        faults = alone + (together if len(group.nodes) > 1 else [])
-        self._faults = [fault for _, fault in faults]
-        self._weights = [weight for weight, _ in faults]
+
+    @property
+    def has_unseen(self) -> bool:
+        """Some kind of fault has not happened yet."""
+        return bool(self._unseen)
 
     def draw(self) -> Fault:
-        """The next fault."""
-        return self.chance.choices(self._faults, self._weights)[0]
+        """The next fault: first one of each kind, then by weight."""
+        if self._unseen:
+            return self._unseen.pop()
+        return self.chance.choices(self._faults, [fault.weight for fault in self._faults])[0]
 
     def pause(self, most_s: float = PAUSE_S_MAX) -> None:
         """For a moment, by chance. What comes of it depends on no length."""
         self._clock.wait(self.chance.uniform(0, most_s))
 
-    # -- whom
-
-    def victims(self) -> list[GatedNode]:
-        """Leader, a follower, all followers, everybody, or anybody, in any order."""
+    def nodes_of(self, who: str) -> list[GatedNode]:
+        """The nodes that are meant, in any order. Without a leader anybody is taken for it."""
         nodes = self.group.nodes
         leader = next((node for node in nodes if _leads(node)), self.chance.choice(nodes))
         others = [node for node in nodes if node is not leader]
-        choices: list[list[GatedNode]] = [
-            [leader],
-            [leader],
-            others[:1],
-            others,
-            nodes,
-            self.chance.sample(nodes, k=1),
-        ]
-        chosen = self.chance.choice([choice for choice in choices if choice])
-        return list(self.chance.choice(list(permutations(chosen))))
+        self.chance.shuffle(others)
+        found = {"leader": [leader], "follower": others[:1], "followers": others, "all": list(nodes)}[who]
+        self.chance.shuffle(found)
+        return found
 
     # -- nodes
 
-    def kill_nodes(self) -> None:
+    def kill_nodes(self, who: str) -> None:
         """SIGKILL, and back."""
-        victims = self.victims()
+        victims = self.nodes_of(who)
         for node in victims:
             node.kill()
             self.counts["kills of nodes"] += 1
@@ -105,16 +129,16 @@ class Weather:
                 self.counts["kills of nodes"] += 1
                 node.start()
 
-    def stop_nodes(self) -> None:
+    def stop_nodes(self, who: str) -> None:
         """SIGSTOP, and back."""
-        victims = self.victims()
+        victims = self.nodes_of(who)
         with stopped(victims):
             self.counts["stops of nodes"] += len(victims)
             self.pause(3 * PAUSE_S_MAX)
 
-    def restart(self) -> None:
-        """SIGTERM: it hands over, stops, and comes back."""
-        node = self.victims()[0]
+    def restart(self, who: str) -> None:
+        """SIGTERM: it hands over if it leads, stops, and comes back."""
+        (node,) = self.nodes_of(who)
         wait_for(node.status, "it has begun, and takes signals")
         assert node.stop() == 0, node.log_text()[-2000:]
         self.counts["polite restarts"] += 1
@@ -123,7 +147,7 @@ class Weather:
 
     def leave_behind(self) -> None:
         """One node is away until the others have folded snapshots without it: it gets one of theirs."""
-        away = self.victims()[0]
+        (away,) = self.nodes_of("follower")
         away.kill()
         rest = [node for node in self.group.nodes if node is not away]
         for _ in range(SNAPSHOTS_KEPT + 1):
@@ -140,18 +164,17 @@ class Weather:
         before = self.crew.told_bytes()
         wait_for(lambda: self.crew.told_bytes() > before, "clients are told more", limit_s=SETTLE_S)
 
-    def fill_disk(self) -> None:
+    def fill_disk(self, who: str) -> None:
         """Its files cannot grow: the next write fails, it stops and says why. Then there is room again."""
-        node = self.chance.choice(self.group.nodes)
-        assert node.process is not None
+        (node,) = self.nodes_of(who)
+        process = node.process
+        assert process is not None
         logs = (node.state / "wal").glob("events-*.log")
         size_bytes = max((path.stat().st_size for path in logs), default=0)
-        if size_bytes < 2 * node.log_path.stat().st_size:  # its own log must be able to grow
-            return
-        limit_bytes = size_bytes + self.chance.randrange(4096)
-        resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
-        process = node.process
-        wait_for(lambda: process.poll() is not None, f"a node whose disk is full stops, {node.log_path}")
+        # Its own log must be able to grow: it says why it stops.
+        limit_bytes = max(size_bytes, 4 * node.log_path.stat().st_size) + self.chance.randrange(4096)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+        wait_for(lambda: process.poll() is not None, f"it stops, {node.log_path}", limit_s=SETTLE_S)
         assert process.returncode == 1, node.log_text()[-2000:]
         assert "The node stops" in node.log_text()
         assert "Traceback" not in node.log_text()
@@ -202,20 +225,37 @@ class Weather:
 
     # -- the network
 
-    def cut_nodes(self) -> None:
-        """Some ways between nodes, and perhaps to the others, pass nothing."""
-        ways = self.chance.choice([self._isolated, self._one_way, self._halves, self._some])()
+    def cut_off(self, who: str) -> None:
+        """One node from all others, and perhaps from clients too."""
+        node = self.nodes_of(who)[0].address
+        rest = [other for other in self._addresses() if other != node]
+        rest += [OTHERS] * (self.chance.random() < 0.3)
+        self._cut([way for other in rest for way in ((node, other), (other, node))], "cuts between nodes")
+
+    def cut_one_way(self, who: str, *, is_deaf: bool) -> None:
+        """One node hears nobody, or is heard by nobody."""
+        node = self.nodes_of(who)[0].address
+        rest = [other for other in self._addresses() if other != node]
+        self._cut([(other, node) if is_deaf else (node, other) for other in rest], "cuts between nodes")
+
+    def cut_everybody_off(self) -> None:
+        """Everybody from everybody: no majority anywhere."""
+        self._cut(list(permutations(self._addresses(), 2)), "cuts between nodes")
+
+    def cut_some_ways(self) -> None:
+        """Any ways at all."""
+        ways = [way for way in permutations(self._addresses(), 2) if self.chance.random() < 0.4]
         self._cut(ways, "cuts between nodes")
 
-    def cut_off_others(self) -> None:
-        """One node does not hear clients and workers, or they do not hear it, or both."""
-        address = self.victims()[0].address
+    def cut_off_others(self, who: str) -> None:
+        """A node does not hear clients and workers, or they do not hear it, or both."""
+        address = self.nodes_of(who)[0].address
         both = [(OTHERS, address), (address, OTHERS)]
         self._cut(self.chance.choice([both, both[:1], both[1:]]), "cuts to clients and workers")
 
     def reset_others(self) -> None:
-        """All connections to one node break, in the middle of frames."""
-        self.network.reset(self.victims()[0].address)
+        """All connections to the leader break, in the middle of frames."""
+        self.network.reset(self.nodes_of("leader")[0].address)
         self.counts["resets"] += 1
 
     def _cut(self, ways: Sequence[Way], name: str) -> None:
@@ -223,27 +263,6 @@ class Weather:
         self.counts[name] += 1
         self.pause(4 * PAUSE_S_MAX)
         self.network.heal(resets=self.chance.random() < 0.5)
-
-    def _isolated(self) -> list[Way]:
-        """One node from all others, and perhaps from clients too."""
-        node = self.victims()[0].address
-        rest = [other.address for other in self.group.nodes if other.address != node]
-        rest += [OTHERS] * (self.chance.random() < 0.3)
-        return [way for other in rest for way in ((node, other), (other, node))]
-
-    def _one_way(self) -> list[Way]:
-        """One node is heard by nobody, or hears nobody."""
-        node = self.victims()[0].address
-        ways = [(node, other.address) for other in self.group.nodes if other.address != node]
-        return ways if self.chance.random() < 0.5 else [(other, node) for node, other in ways]
-
-    def _halves(self) -> list[Way]:
-        """Everybody from everybody: no majority anywhere."""
-        return [(one, other) for one, other in permutations(self._addresses(), 2)]
-
-    def _some(self) -> list[Way]:
-        """Any ways at all."""
-        return [way for way in permutations(self._addresses(), 2) if self.chance.random() < 0.4]
 
     def _addresses(self) -> list[str]:
         return [node.address for node in self.group.nodes]
