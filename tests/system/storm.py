@@ -1,7 +1,7 @@
 """One storm with real processes: weather over a group, clients and workers at work; then calm, and the proof.
 
-The verdict depends on no clock: after one fault of each kind it goes on until the time is over, and everything
-waited for is a fact.
+The verdict depends on no clock: after one fault of each kind it goes on until the time is over, and whatever
+is waited for is a fact.
 """
 
 import random
