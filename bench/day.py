@@ -75,7 +75,7 @@ class Day:
         self.clients = [f"tenant-{number:03}" for number in range(CLIENTS)]
         self.weights = [1 / (number + 1) for number in range(CLIENTS)]  # a few large ones, many small ones
         self.hands = {f"worker-{number:02}": Hand("") for number in range(WORKERS)}
-        self.ends: list[tuple[int, int, str, str, Fence, str]] = []
+        self.ends: list[tuple[int, int, str, str, Fence, str, int]] = []
         """When handlers end, and how."""
         self._count = 0
         self._owed = 0.0
@@ -165,11 +165,11 @@ class Day:
                 how = "fail" if lucky < 0.992 else "snooze" if lucky < 0.996 else "reject"
             if how != "hang":
                 self._count += 1
-                heappush(self.ends, (self.now_us + runs_us, self._count, worker, job.id, fence, how))
+                heappush(self.ends, (self.now_us + runs_us, self._count, worker, job.id, fence, how, runs_us))
 
     def _end_due(self) -> None:
         while self.ends and self.ends[0][0] <= self.now_us:
-            _due, _number, worker, job, fence, how = heappop(self.ends)
+            _due, _number, worker, job, fence, how, runs_us = heappop(self.ends)
             hand = self.hands[worker]
             if hand.running.get(job) != fence:
                 continue  # its worker died, or it was told to stop
@@ -184,9 +184,9 @@ class Day:
                 fence,
                 is_ok=how == "ok",
                 result=b'{"done":true}' if how == "ok" else b"",
-                run_us=self.chance.randrange(1_000, 900_000),
+                run_us=runs_us,
                 error_type=error,
-                error_message=f"{error}: upstream {fence[1] % 17} did not answer" if error else "",
+                error_message=f"upstream {fence[1] % 17} did not answer" if error else "",
                 error_detail=b"Traceback: ..." if error else b"",
                 wants=wants,
                 after_us=5 * SECOND_US if how == "snooze" else None,

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from rollmq.cli.main import main
 from rollmq.pipeline import session
-from tests.docs_examples import GROUP, JOB
+from tests.docs_examples import EXAMPLES, GROUP, JOB
 from tests.pipeline.archives import lines_of, story, write_segments
 from tests.pipeline.test_audit import change, story_of
 
@@ -56,7 +56,14 @@ def test_the_commands_tell_one_story(rollmq: Rollmq, tmp_path: Path) -> None:
     assert "jobs_closed" in built.stdout
 
     life = rollmq("job", JOB)
-    assert [line.split()[3] for line in life.stdout.splitlines()][-3:] == ["redrive", "assign", "ack"]
+    assert [line.split()[5] for line in life.stdout.splitlines()[1:-1]][-3:] == ["redrive", "assign", "ack"]
+    assert life.stdout.splitlines()[-1].startswith("done after 5 attempts in 2 lives, 897.000 s")
+    as_json = [json.loads(line) for line in rollmq("job", JOB, "--json").stdout.splitlines()]
+    assert [row["index"] for row in as_json] == [
+        event.index
+        for event in EXAMPLES
+        if JOB in (getattr(event, "job_id", ""), *getattr(event, "job_ids", ()))
+    ]
     assert rollmq("job", "f" * 32).exit_code == 1
 
     then = rollmq("at", "--index", "15", "--json")

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rollmq.pipeline import delta, warehouse
-from rollmq.pipeline.errors import WarehouseBusy, WarehouseDamaged
+from rollmq.pipeline.errors import NotAWarehouse, WarehouseBusy, WarehouseDamaged
 from rollmq.pipeline.schema import arrow_type
 from rollmq.pipeline.tables import ATTEMPTS, JOBS_OPEN, REJECTS, Table
 from rollmq.pipeline.warehouse import Reached, Run, Warehouse
@@ -143,7 +143,7 @@ def test_small_files_become_few_and_the_rows_stay(tmp_path: Path, monkeypatch: p
 
 def test_a_folder_that_is_no_warehouse_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(WarehouseDamaged, match="something else"), Warehouse(tmp_path).run():
+    with pytest.raises(NotAWarehouse, match="something else"), Warehouse(tmp_path).run():
         raise AssertionError("it was taken")
     (tmp_path / "lock").touch()
     (tmp_path / "published.json").write_text("{")

@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rollmq.cli.connecting import SERVER_ENV, Seconds, as_job, as_servers, token
-from rollmq.cli.describe import one_line, time_of
-from rollmq.cli.history_told import print_audit, print_report, report_json
+from rollmq.cli.history_told import print_audit, print_life, print_report, report_json
 from rollmq.cli.rows import csv_rows, json_rows, parquet_rows, table_rows
 
 if TYPE_CHECKING:
@@ -30,13 +29,21 @@ R = TypeVar("R")
 FOUND_SOMETHING = 1
 """Exit code when something was rejected, missing or violated: as for anything that is not as it should be."""
 
-_HIDDEN = frozenset({"group", "index", "term", "type", "at", "at_us", "job_id", "fence_term", "fence_index"})
+
+as_json_too = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+on_warehouse = click.option(
+    "--warehouse",
+    type=click.Path(path_type=Path),
+    default=Path("warehouse"),
+    show_default=True,
+    help="The folder with the tables.",
+)
 
 
 def on_spark(command: Callable[..., R]) -> Callable[..., R]:
     """The options that every command has which runs on Spark."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs."),
+        as_json_too,
         click.option(
             "--conf",
             multiple=True,
@@ -49,13 +56,7 @@ def on_spark(command: Callable[..., R]) -> Callable[..., R]:
             show_default=True,
             help="Where Spark runs: spark://…, yarn, k8s://…",
         ),
-        click.option(
-            "--warehouse",
-            type=click.Path(path_type=Path),
-            default=Path("warehouse"),
-            show_default=True,
-            help="The folder with the tables.",
-        ),
+        on_warehouse,
     ):
         command = option(command)
     return command
@@ -160,7 +161,7 @@ def _update(
         raise click.UsageError("where does the history come from? Give --source or --server.")
     if confirm and not server:
         raise click.UsageError("--confirm needs --server: the nodes that are told")
-    with _history(is_quiet=as_json, **where) as pipeline:
+    with _history(is_quiet=as_json, places=places, **where) as pipeline:
         from rollmq.pipeline.watching import confirm as tell
 
         sources = _sources(server, places, group, skips_missing=skip_missing)
@@ -241,21 +242,22 @@ Examples:
 Exit codes: 0 done, 1 the tables do not know the job, 2 wrong usage."""
 )
 @click.argument("job_id", metavar="ID", type=as_job)
-@on_spark
-def job(job_id: str, as_json: bool, **where: Any) -> None:
-    """A job's whole life, event by event."""
-    with _history(is_quiet=as_json, **where) as pipeline:
-        from rollmq.pipeline.answers import job_life
+@on_warehouse
+@as_json_too
+def job(job_id: str, warehouse: Path, as_json: bool) -> None:
+    """A job's whole life, event by event. It reads the tables' files itself: no Spark is started."""
+    from rollmq.pipeline.session import check_extra
 
-        events = job_life(pipeline, job_id)
-    for event in events:
-        if as_json:
-            click.echo(json.dumps(event, default=str))
-        else:
-            said = " ".join(
-                f"{name}={one_line(str(value))}" for name, value in event.items() if name not in _HIDDEN
-            )
-            click.echo(f"{event['index']:>10}  {time_of(event['at_us'])}  {event['type']:<20} {said}")
+    check_extra()
+    from rollmq.pipeline.lookup import event_of, job_life, said
+    from rollmq.pipeline.warehouse import Warehouse
+
+    rows = job_life(Warehouse(warehouse), job_id)
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(said(row, job_id), default=str))
+    else:
+        print_life([event_of(row) for row in rows], job_id)
 
 
 @history.command(
@@ -277,7 +279,7 @@ def at(index: int | None, time_text: str | None, group: str, as_json: bool, **wh
     if (index is None) == (time_text is None):
         raise click.UsageError("give either --index or --time")
     moment = _moment(time_text) if time_text is not None else None
-    with _history(is_quiet=as_json, **where) as pipeline:
+    with _history(is_quiet=as_json, needs=("events", "jobs_open"), **where) as pipeline:
         from rollmq.pipeline.answers import queues_at, rows_of
 
         indexes, rows = queues_at(pipeline, index=index, time=moment, group=group)
@@ -306,7 +308,7 @@ Exit codes: 0 done, 1 a statement failed, 2 wrong usage."""
 @on_spark
 def sql(statement: str | None, as_csv: bool, parquet: Path | None, as_json: bool, **where: Any) -> None:
     """Ask the tables in SQL: events, payloads, rejects, attempts, jobs (open and closed ones), violations."""
-    with _history(is_quiet=as_json or as_csv or statement is None, **where) as pipeline:
+    with _history(is_quiet=as_json or as_csv or statement is None, needs=("events",), **where) as pipeline:
         from rollmq.pipeline.answers import open_views, query, rows_of
 
         open_views(pipeline)
@@ -380,7 +382,7 @@ def audit(
 ) -> None:
     """Prove the queue's promises on the whole history that was taken, or show where they were broken."""
     del server, group  # the same options as its neighbours; only files have copies to compare
-    with _history(is_quiet=as_json, **where) as pipeline:
+    with _history(is_quiet=as_json, needs=("events", "jobs_open"), places=places, **where) as pipeline:
         from rollmq.pipeline.auditing import run_audit
 
         report = run_audit(pipeline, places=places, receipts=receipts or "")
@@ -396,20 +398,30 @@ def audit(
 
 @contextlib.contextmanager
 def _history(
-    *, warehouse: Path, master: str, conf: tuple[str, ...], is_quiet: bool = False
+    *,
+    warehouse: Path,
+    master: str,
+    conf: tuple[str, ...],
+    is_quiet: bool = False,
+    needs: tuple[str, ...] = (),
+    places: tuple[str, ...] = (),
 ) -> "Iterator[History]":
-    """Spark and a warehouse, with a progress bar on a terminal."""
+    """Spark and a warehouse, with a progress bar on a terminal. What can be known to be wrong is told before
+    Spark is started: no warehouse, none of the tables that are needed, a place without history."""
     from rollmq.pipeline.session import SparkRun, check_extra
 
     settings = dict(each.split("=", 1) for each in conf if "=" in each)
     if len(settings) != len(conf):
         raise click.UsageError("--conf takes NAME=VALUE, each name once")
     check_extra()
+    from rollmq.pipeline.places import find_segments
     from rollmq.pipeline.runs import History
+    from rollmq.pipeline.tables import TABLES
     from rollmq.pipeline.warehouse import Warehouse
 
     house = Warehouse(warehouse)
-    house.published()  # what is no warehouse is told before Spark is started
+    house.require(*(TABLES[name] for name in needs))
+    find_segments(places)
     with (
         _progress(is_shown=not is_quiet) as on_progress,
         SparkRun(master=master, conf=settings, on_progress=on_progress) as run,

@@ -1,13 +1,16 @@
 """What `rollmq history` says of a run and of an audit. It runs nothing."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 from rich.console import Console
 from rich.markup import escape
 
-from rollmq.cli.describe import one_line
+from rollmq.cli.describe import describe, one_line, time_of
+from rollmq.core.events import AnyEvent, Drop, Redrive
 
 if TYPE_CHECKING:
     from rollmq.pipeline.auditing import AuditReport
@@ -48,6 +51,25 @@ def print_report(report: "Report", confirmed: int | None) -> None:
         click.echo(f"rejected: {report.rejected:,} rows; see the table rejects", err=True)
     if confirmed is not None:
         click.echo(f"confirmed up to entry {confirmed:,}")
+
+
+_STATES = {"ack": "done", "cancel": "cancelled", "drop": "dropped", "dlq": "dead", "assign": "in flight"}
+
+
+def print_life(events: Sequence[AnyEvent], job_id: str) -> None:
+    """A job's events, and how it stands after them."""
+    names = [type(event).__struct_config__.tag for event in events]
+    first_us, last_us = events[0].at_us, events[-1].at_us
+    click.echo(f"job {job_id}")
+    for event, name in zip(events, names, strict=True):
+        since = f"+{(event.at_us - first_us) / 1_000_000:.3f} s"
+        # Of what names many jobs at once, this one is meant.
+        text = describe(replace(event, job_ids=[]) if isinstance(event, Redrive | Drop) else event).strip()
+        click.echo(f"{event.index:>12,}  {time_of(event.at_us)}  {since:>14}  {name:<19}  {text}")
+    attempts, lives = names.count("assign"), 1 + names.count("redrive")
+    told = f"{_STATES.get(str(names[-1]), 'queued')} after {attempts:,} attempt{'s' * (attempts != 1)}"
+    more = f" in {lives} lives" if lives > 1 else ""
+    click.echo(f"{told}{more}, {(last_us - first_us) / 1_000_000:,.3f} s from its first event to its last")
 
 
 def print_audit(report: "AuditReport") -> None:

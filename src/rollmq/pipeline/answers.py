@@ -1,4 +1,4 @@
-"""Questions that people ask of the tables: what happened to a job, how did the queues stand, and SQL.
+"""Questions that people ask of the tables with Spark: how did the queues stand, and SQL.
 
 It reads what is published, as of one pointer, and writes nothing.
 """
@@ -13,58 +13,13 @@ from pyspark.sql import functions as F
 
 from rollmq.pipeline import silver
 from rollmq.pipeline.bronze import job_events
-from rollmq.pipeline.errors import BadQuery, JobNotInHistory, NotInHistory
+from rollmq.pipeline.errors import BadQuery, NotInHistory
 from rollmq.pipeline.runs import History
 from rollmq.pipeline.tables import EVENTS, JOBS_CLOSED, JOBS_OPEN, TABLES
-from rollmq.pipeline.warehouse import Published
+from rollmq.pipeline.warehouse import Published, until_text
 
 ALL_JOBS: Final = "jobs"
 """The view that has open and closed jobs together."""
-
-
-def job_life(history: History, job_id: str) -> list[dict[str, Any]]:
-    """All events of a job, oldest first, each with what it says and nothing else. Raises JobNotInHistory."""
-    published = history.warehouse.require(EVENTS, JOBS_OPEN)
-    # Where the job's events lie: files and parts of files outside of it are not even opened.
-    found = (
-        history.table(JOBS_CLOSED.name, published, {"job_id": (job_id, job_id)})
-        .where(F.col("job_id") == job_id)
-        .select("group", "enqueue_index", F.col("closed_index").alias("until"))
-    )
-    still = (
-        history.table(JOBS_OPEN.name, published)
-        .where(F.col("job_id") == job_id)
-        .select("group", "enqueue_index", F.col("last_index").alias("until"))
-    )
-    spans: dict[str, tuple[int, int]] = {}
-    for row in found.unionByName(still).collect():
-        first, last = spans.get(row["group"], (row["enqueue_index"] or 1, row["until"]))
-        spans[row["group"]] = (min(first, row["enqueue_index"] or 1), max(last, row["until"]))
-    if not spans:
-        raise JobNotInHistory(job_id=job_id, until=until_text(published))
-    rows: list[dict[str, Any]] = []
-    for group, (first, last) in sorted(spans.items()):
-        events = history.table(EVENTS.name, published, {"index": (first, last)}).where(
-            (F.col("group") == group)
-            & F.col("index").between(first, last)
-            & ((F.col("job_id") == job_id) | F.array_contains("job_ids", job_id))
-        )
-        rows += [_said(row.asDict(recursive=True), job_id) for row in events.orderBy("index").collect()]
-    return rows
-
-
-def _said(row: dict[str, Any], job_id: str) -> dict[str, Any]:
-    """What an event says: without what its type does not have or has left empty."""
-    row = {name: value for name, value in row.items() if value is not None and value not in ("", [])}
-    row.pop("job_ids", None)
-    return {**row, "job_id": job_id}
-
-
-def until_text(published: Published) -> str:
-    """How far the tables go, for people."""
-    return ", ".join(
-        f"entry {each.silver_index} of group {group[:8]}…" for group, each in sorted(published.groups.items())
-    )
 
 
 def index_at(history: History, time: datetime, published: Published) -> dict[str, int]:

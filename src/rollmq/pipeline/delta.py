@@ -111,6 +111,10 @@ class DeltaFolder:
         value = F.when(text.isin("", NO_PARTITION), None).otherwise(text).cast("date")
         return frame.withColumn(partition, value).select(*self.table.columns)
 
+    def dataset(self, version: int) -> Any:
+        """The rows of a version as an Arrow dataset, which knows what the table's log says of its files."""
+        return self._at(version).to_pyarrow_dataset()
+
     def compact(self) -> int | None:
         """Make few files of many small ones; the new version, or null when there is nothing to do."""
         table = DeltaTable(str(self.path))

@@ -122,6 +122,13 @@ class WarehouseDamaged(HistoryError):
         )
 
 
+class NotAWarehouse(HistoryError):
+    """The folder holds something else than tables. Nothing was changed."""
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(f"{path} is no warehouse: {reason}. Nothing was changed. Name another --warehouse.")
+
+
 class NothingBuilt(HistoryError):
     """The warehouse has no tables yet. Nothing was changed."""
 

@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from rollmq.pipeline.delta import EVERYTHING, DeltaFolder, Within
-from rollmq.pipeline.errors import NothingBuilt, WarehouseBusy, WarehouseDamaged
+from rollmq.pipeline.errors import NotAWarehouse, NothingBuilt, WarehouseBusy, WarehouseDamaged
 from rollmq.pipeline.tables import TABLES, Table
 
 POINTER: Final = "published.json"
@@ -64,15 +64,15 @@ class Warehouse:
         self.path = Path(path).absolute()
 
     def published(self) -> Published:
-        """What belongs together now; nothing in an empty folder. Raises WarehouseDamaged."""
+        """What belongs together now; nothing in an empty folder. Raises NotAWarehouse, WarehouseDamaged."""
         try:
             text = (self.path / POINTER).read_bytes()
         except FileNotFoundError:
             if self.path.exists() and any(self.path.iterdir()) and not (self.path / LOCK).exists():
-                raise WarehouseDamaged(path=str(self.path), reason="it holds something else") from None
+                raise NotAWarehouse(path=str(self.path), reason="it holds something else") from None
             return Published()
         except NotADirectoryError as error:
-            raise WarehouseDamaged(path=str(self.path), reason="it is a file") from error
+            raise NotAWarehouse(path=str(self.path), reason="it is a file") from error
         try:
             found = _decoder.decode(text)
         except msgspec.DecodeError as error:
@@ -96,6 +96,10 @@ class Warehouse:
             return spark.createDataFrame([], table.ddl)
         return self.folder(table).frame(spark, version, within)
 
+    def dataset(self, table: Table, published: Published) -> Any:
+        """The same, for who reads without Spark: an Arrow dataset."""
+        return self.folder(table).dataset(published.versions[table.name])
+
     def require(self, *tables: Table) -> Published:
         """The pointer, when all of these tables have been published. Raises NothingBuilt."""
         published = self.published()
@@ -117,6 +121,14 @@ class Warehouse:
                 yield run
             finally:
                 shutil.rmtree(self.path / STAGING, ignore_errors=True)
+
+
+def until_text(published: Published) -> str:
+    """How far the tables of jobs go, for people."""
+    return ", ".join(
+        f"entry {each.silver_index:,} of group {group[:8]}…"
+        for group, each in sorted(published.groups.items())
+    )
 
 
 def _take(lock: IO[bytes], path: Path) -> None:
