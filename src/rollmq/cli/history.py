@@ -30,14 +30,20 @@ FOUND_SOMETHING = 1
 """Exit code when something was rejected, missing or violated: as for anything that is not as it should be."""
 
 
-as_json_too = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-on_warehouse = click.option(
-    "--warehouse",
-    type=click.Path(path_type=Path),
-    default=Path("warehouse"),
-    show_default=True,
-    help="The folder with the tables.",
-)
+def as_json_too(command: Callable[..., R]) -> Callable[..., R]:
+    """The option --json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def on_warehouse(command: Callable[..., R]) -> Callable[..., R]:
+    """The option --warehouse."""
+    return click.option(
+        "--warehouse",
+        type=click.Path(path_type=Path),
+        default=Path("warehouse"),
+        show_default=True,
+        help="The folder with the tables.",
+    )(command)
 
 
 def on_spark(command: Callable[..., R]) -> Callable[..., R]:
@@ -423,22 +429,42 @@ def _history(
     house.require(*(TABLES[name] for name in needs))
     find_segments(places)
     with (
-        _progress(is_shown=not is_quiet) as on_progress,
-        SparkRun(master=master, conf=settings, on_progress=on_progress) as run,
+        _progress(is_shown=not is_quiet) as bar,
+        SparkRun(master=master, conf=settings, on_progress=bar.tasks) as run,
     ):
-        yield History(run.spark, house)
+        bar.step("Asking Spark")
+        yield History(run.spark, house, on_step=bar.step)
+
+
+class _Bar:
+    """What is being done, and how many of its tasks are."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
+        self._task = bar.add_task("Starting Spark", total=None) if bar is not None else None
+
+    def step(self, name: str) -> None:
+        """Another step begins."""
+        if self._bar is not None and self._task is not None:
+            self._bar.reset(self._task, total=None, description=name)
+
+    def tasks(self, done: int, total: int) -> None:
+        """So many of the running step's tasks are done."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=total)
 
 
 @contextlib.contextmanager
-def _progress(*, is_shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+def _progress(*, is_shown: bool) -> Iterator[_Bar]:
     console = Console(stderr=True)
     if not (is_shown and console.is_terminal):
-        yield None
+        yield _Bar(None)
         return
-    columns = (TextColumn("Spark"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn()
+    )  # fmt: skip
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("tasks", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield _Bar(bar)
 
 
 def _sources(server: str, places: tuple[str, ...], group: str, *, skips_missing: bool = False) -> "Sources":

@@ -24,7 +24,7 @@ from rollmq.pipeline.tables import Table
 NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 Within: TypeAlias = Mapping[str, tuple[Any, Any]]
 """Of columns with statistics, the least and the greatest value that are wanted."""
-EVERYTHING: Final[Within] = {}
+EVERYTHING: Final[Mapping[str, tuple[Any, Any]]] = {}
 COMPACT_FILES: Final = 64
 """From so many files smaller than half of COMPACT_BYTES on, they are made into few."""
 COMPACT_BYTES: Final = 128 << 20

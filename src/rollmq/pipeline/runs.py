@@ -7,7 +7,7 @@ pointer, and the pointer moves with the tables. What the rows mean is in `bronze
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final
@@ -80,9 +80,13 @@ class Report:
 class History:
     """One warehouse, and the Spark that works on it."""
 
-    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+    def __init__(
+        self, spark: SparkSession, warehouse: Warehouse, *, on_step: Callable[[str], None] | None = None
+    ) -> None:
         self.spark = spark
         self.warehouse = warehouse
+        self._step = on_step or (lambda _name: None)
+        """Told in words what begins now: a long run shows it."""
 
     def update(self, sources: Sources | None, *, builds: bool = True) -> Report:
         """Take what is new into bronze, fold it into silver, publish both. Without sources: only fold."""
@@ -95,6 +99,7 @@ class History:
             if builds:
                 self._build(run, reached, report)
             if report.written:
+                self._step("Publishing")
                 run.publish(reached)
                 self._tidy(run)
         report.reached = reached
@@ -145,6 +150,7 @@ class History:
             if last >= starts.get(group, 1)
         }
         if ranges:
+            self._step("Taking entries")
             staged = run.staging("bronze")
             taken = take_read(self.spark, self._reader(sources, ranges), staged)
             self._taken(run, taken, staged, ranges, reached, report)
@@ -202,6 +208,7 @@ class History:
         size = fresh.agg(F.count("*"), F.min("at_us"), F.max("at_us")).collect()[0]
         slices = silver.Slices.of(events=size[0], first_us=size[1] or 0, last_us=size[2] or 0)
         held = run.frame(self.spark, OPEN_EVENTS)
+        self._step("Gathering the events of each job")
         staged = run.staging("lives")
         silver.lives(held.unionByName(job_events(fresh)), slices).write.option(
             "compression", "snappy"
@@ -231,6 +238,7 @@ class History:
         replaces: bool = False,
         replaces_open: bool = False,
     ) -> None:
+        self._step(f"Writing {table.name}")
         staged = run.staging(table.name)
         writer = (frame.coalesce(1) if few else frame).write
         if table.partition:
