@@ -6,7 +6,6 @@ is known to be installed.
 
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime
@@ -20,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rollmq.cli.connecting import SERVER_ENV, Seconds, as_job, as_servers, token
 from rollmq.cli.history_told import print_audit, print_life, print_report, report_json
 from rollmq.cli.rows import csv_rows, json_rows, parquet_rows, table_rows
+from rollmq.cli.shell import statements
 
 if TYPE_CHECKING:
     from rollmq.pipeline.runs import History, Sources
@@ -295,7 +295,9 @@ def at(index: int | None, time_text: str | None, group: str, as_json: bool, **wh
         return
     for name, last in sorted(indexes.items()):
         click.echo(f"group {name}, as of entry {last:,}")
-    table_rows(iter(found), ["group", "exec", "queued", "inflight", "dead"])
+    counts = ["queued", "inflight", "dead"]
+    total = {"group": "", "exec": "all", **{name: sum(row[name] for row in found) for name in counts}}
+    table_rows(iter([*found, total]), [*(["group"] * (len(indexes) > 1)), "exec", *counts])
 
 
 @history.command(
@@ -337,25 +339,17 @@ def sql(statement: str | None, as_csv: bool, parquet: Path | None, as_json: bool
 
 
 def _shell(ask: Callable[[str], None]) -> None:
-    """Statements from stdin, each up to its semicolon; what is wrong with one does not end the others."""
+    """What is wrong with one statement does not end the others."""
+    from rollmq.pipeline.answers import table_names
     from rollmq.pipeline.errors import HistoryError
 
-    stdin = sys.stdin
-    held = ""
-    while True:
-        if stdin.isatty():
-            click.echo("    -> " if held else "sql> ", nl=False)
-        line = stdin.readline()
-        held += line
-        while ";" in held or (not line and held.strip()):
-            text, _, held = held.partition(";")
-            try:
-                if text.strip():
-                    ask(text)
-            except HistoryError as error:
-                click.echo(f"Error: {error}", err=True)
-        if not line:
-            return
+    for text in statements(
+        f"Tables: {', '.join(table_names())}. End a statement with ; and the shell with Ctrl-D."
+    ):
+        try:
+            ask(text)
+        except HistoryError as error:
+            click.echo(f"Error: {error}", err=True)
 
 
 @history.command(
@@ -460,9 +454,8 @@ def _progress(*, is_shown: bool) -> Iterator[_Bar]:
     if not (is_shown and console.is_terminal):
         yield _Bar(None)
         return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn()
-    )  # fmt: skip
+    name, unit = TextColumn("{task.description}"), TextColumn("tasks")
+    columns = (name, BarColumn(), MofNCompleteColumn(), unit, TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         yield _Bar(bar)
 

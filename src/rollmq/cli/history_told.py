@@ -21,6 +21,7 @@ def report_json(report: "Report") -> dict[str, Any]:
     """A run, for programs."""
     return {
         "run": report.run,
+        "seconds": round(report.seconds, 3),
         "read": report.read,
         "rejected": report.rejected,
         "written": report.written,
@@ -39,6 +40,8 @@ def print_report(report: "Report", confirmed: int | None) -> None:
         click.echo(f"read group {group}: entries {first:,} to {last:,}")
     if not report.ranges:
         click.echo("nothing new to read")
+    elif report.seconds:
+        click.echo(f"in {report.seconds:.1f} s: {report.read / report.seconds:,.0f} entries a second")
     for name, count in report.written.items():
         click.echo(f"  {name:<12} {count:>12,} rows")
     for hole in report.holes:

@@ -24,9 +24,11 @@ SHOWN_MAX: Final = 1000
 def table_rows(rows: Iterator[dict[str, Any]], columns: Sequence[str]) -> None:
     """For people."""
     table = Table(box=None, pad_edge=False)
+    shown = list(itertools.islice(rows, SHOWN_MAX))
     for name in columns:
-        table.add_column(escape(name), overflow="fold")
-    for row in itertools.islice(rows, SHOWN_MAX):
+        are_numbers = all(isinstance(row[name], int | float | None) for row in shown)
+        table.add_column(escape(name), overflow="fold", justify="right" if are_numbers else "left")
+    for row in shown:
         table.add_row(*("" if row[name] is None else escape(one_line(str(row[name]))) for name in columns))
     Console(soft_wrap=not sys.stdout.isatty()).print(table)
     if next(rows, None) is not None:

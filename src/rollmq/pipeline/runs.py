@@ -7,6 +7,7 @@ pointer, and the pointer moves with the tables. What the rows mean is in `bronze
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -70,6 +71,8 @@ class Report:
     written: dict[str, int] = field(default_factory=dict)
     """Rows written, of each table."""
     reached: dict[str, Reached] = field(default_factory=dict)
+    seconds: float = 0.0
+    """How long it took, from the first look at the source to the pointer."""
 
     @property
     def is_clean(self) -> bool:
@@ -91,6 +94,7 @@ class History:
     def update(self, sources: Sources | None, *, builds: bool = True) -> Report:
         """Take what is new into bronze, fold it into silver, publish both. Without sources: only fold."""
         report = Report()
+        began = time.monotonic()
         with self.warehouse.run() as run:
             report.run = run.id
             reached = dict(run.base.groups)
@@ -103,6 +107,7 @@ class History:
                 run.publish(reached)
                 self._tidy(run)
         report.reached = reached
+        report.seconds = time.monotonic() - began
         return report
 
     def take(self, events: DataFrame, ranges: Mapping[str, tuple[int, int]]) -> Report:
