@@ -1,8 +1,8 @@
 """What `rollmq history` says of a run and of an audit. It runs nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec.structs import replace
@@ -56,7 +56,13 @@ def print_report(report: "Report", confirmed: int | None) -> None:
         click.echo(f"confirmed up to entry {confirmed:,}")
 
 
-_STATES = {"ack": "done", "cancel": "cancelled", "drop": "dropped", "dlq": "dead", "assign": "in flight"}
+_STATES: Final[Mapping[str, str]] = {
+    "ack": "done",
+    "cancel": "cancelled",
+    "drop": "dropped",
+    "dlq": "dead",
+    "assign": "in flight",
+}
 
 
 def print_life(events: Sequence[AnyEvent], job_id: str) -> None:
