@@ -1,0 +1,246 @@
+"""History on Spark, each figure beside Spark's own on the same segments, in the same run.
+
+    python -m bench.day ROOT --events 20200000     first: the history, see there
+    python -m bench.pipeline ROOT                  all parts, or some: scan parquet ingest build increment job
+                                                   audit others
+    python -m bench.pipeline ROOT watch            the lag behind a node under load; needs no history
+
+`scan` is one pass of Spark's `read.json`, with the schema given, over the archive: the unit of the others. A
+part can run alone: what was measured is kept in ROOT/figures.json, and the table tells which run a row is of.
+The driver has the default 2 GiB. `build` leaves out the newest hundredth of the archive; `increment` takes it.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from bench.day import GROUP
+from bench.machine_limits import describe
+from bench.processes import group, process, python, said_by
+from rollmq.pipeline.runs import History, Sources
+from rollmq.pipeline.schema import COLUMNS
+from rollmq.pipeline.session import SparkRun
+from rollmq.pipeline.warehouse import Warehouse
+
+PARTS: Final = ("scan", "parquet", "ingest", "build", "increment", "job", "audit", "others")
+NOT_IN_A_LINE: Final = (
+    "fence_term",
+    "fence_index",
+    "group",
+    "at",
+    "settings",
+    "extra",
+    "reject",
+    "members_group",
+)
+JSON_DDL: Final = "crc string, fence array<bigint>, " + ", ".join(
+    f"`{name}` {kind}" for name, kind in COLUMNS.items() if name not in NOT_IN_A_LINE
+)
+HELD_BACK: Final = 0.01
+WATCHED_JOBS: Final = 60_000
+WATCHED_OUTSTANDING: Final = 256
+
+
+class Bench:
+    """One run over one history."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.archive = root / "archive"
+        self.files = sorted(str(path) for path in (self.archive / GROUP).glob("*.jsonl"))
+        self.events = int(Path(self.files[-1]).stem.split("-")[2]) if self.files else 0
+        self._kept = root / "figures.json"
+        self.figures: dict[str, Any] = json.loads(self._kept.read_text()) if self._kept.exists() else {}
+        self.now: set[str] = set()
+
+    def timed(self, name: str, step: Callable[[], Any]) -> Any:
+        """Do it, and keep how long it took."""
+        began = time.perf_counter()
+        result = step()
+        self.keep(name, time.perf_counter() - began)
+        return result
+
+    def keep(self, name: str, value: float) -> None:
+        """A figure."""
+        self.figures[name] = value
+        self.now.add(name)
+        self._kept.write_text(json.dumps(self.figures, indent=1))
+        print(f"  {name:<58} {value:>12,.2f}", flush=True)
+
+    def older(self) -> str:
+        """A view of the archive without its newest hundredth: links, no copies."""
+        view = self.root / "older"
+        shutil.rmtree(view, ignore_errors=True)
+        (view / GROUP).mkdir(parents=True)
+        for file in self.files:
+            if int(Path(file).stem.split("-")[2]) <= self.events * (1 - HELD_BACK):
+                os.link(file, view / GROUP / Path(file).name)
+        return str(view)
+
+    # -- parts
+
+    def scan(self, spark: Any) -> None:
+        """Twice: the first one also compiles."""
+        frame = spark.read.schema(JSON_DDL).json(self.files)
+        for name in ("scan, first", "scan"):
+            self.timed(name, lambda: frame.write.format("noop").mode("overwrite").save())
+
+    def parquet(self, spark: Any) -> None:
+        target = str(self.root / "plain")
+        frame = spark.read.schema(JSON_DDL).json(self.files)
+        self.timed("parquet", lambda: frame.write.mode("overwrite").parquet(target))
+        shutil.rmtree(target)
+
+    def ingest(self, spark: Any) -> None:
+        shutil.rmtree(self.root / "bronze", ignore_errors=True)
+        history = History(spark, Warehouse(self.root / "bronze"))
+        report = self.timed("ingest", lambda: history.update(self._sources(self.archive), builds=False))
+        assert report.is_clean
+        assert report.read == self.events
+        shutil.rmtree(self.root / "bronze")
+
+    def build(self, spark: Any) -> None:
+        shutil.rmtree(self.root / "warehouse", ignore_errors=True)
+        history = History(spark, Warehouse(self.root / "warehouse"))
+        older = self.older()
+        report = self.timed("build", lambda: history.update(self._sources(older)))
+        assert report.is_clean
+        self.keep("build, events", report.read)
+
+    def increment(self, spark: Any) -> None:
+        """Of a warehouse that has been built; what is measured changes it, so it is done on a copy."""
+        shutil.rmtree(self.root / "copy", ignore_errors=True)
+        shutil.copytree(self.root / "warehouse", self.root / "copy", copy_function=os.link)
+        for name in ("published.json", "lock"):  # these are written in place
+            (self.root / "copy" / name).unlink()
+            shutil.copy(self.root / "warehouse" / name, self.root / "copy" / name)
+        history = History(spark, Warehouse(self.root / "copy"))
+        report = self.timed("increment", lambda: history.update(self._sources(self.archive)))
+        assert report.is_clean
+        self.keep("increment, events", report.read)
+
+    def job(self, spark: Any) -> None:
+        """A job of the middle, by the command, Python's start included."""
+        house = Warehouse(self.root / "warehouse")
+        jobs = History(spark, house).table("jobs_closed")
+        middle = self.events // 2
+        row = jobs.where(f"attempts = 2 and enqueue_index between {middle} and {middle + 50_000}").first()
+        command = python("-m", "rollmq", "history", "job", row["job_id"], "--warehouse", house.path)
+        self.timed("job", lambda: said_by(command))
+
+    def audit(self, spark: Any) -> None:
+        from rollmq.pipeline.auditing import run_audit
+
+        history = History(spark, Warehouse(self.root / "warehouse"))
+        report = self.timed("audit", lambda: run_audit(history, places=(), receipts=""))
+        assert report.violations == 0, report.first
+
+    def others(self, spark: Any) -> None:
+        """One question, asked of the lines and of the tables: how many, and how long, by type or exec."""
+        import duckdb
+        import polars
+
+        frame = spark.read.schema("type string, run_us bigint").json(self.files)
+        aggregate = "select type, count(*) n, avg(run_us) run_us from lines group by type"
+        frame.createOrReplaceTempView("lines")
+        self.timed("lines, Spark", lambda: spark.sql(aggregate).collect())
+        names = str(self.files)
+        fields = "columns={type: 'VARCHAR', run_us: 'BIGINT'}, format='newline_delimited'"
+        statement = aggregate.replace("from lines", f"from read_json({names}, {fields})")
+        self.timed("lines, DuckDB", lambda: duckdb.sql(statement).fetchall())
+        scan = polars.scan_ndjson(self.files, schema={"type": polars.String, "run_us": polars.Int64})
+        grouped = scan.group_by("type").agg(polars.len(), polars.col("run_us").mean())
+        self.timed("lines, Polars", grouped.collect)
+        house = Warehouse(self.root / "warehouse")
+        files = house.folder(_table("attempts")).files(house.published().versions["attempts"])
+        by_exec = "select exec, count(*) n, avg(run_us) run_us from attempts group by exec"
+        History(spark, house).table("attempts").createOrReplaceTempView("attempts")
+        self.timed("attempts, Spark", lambda: spark.sql(by_exec).collect())
+        statement = by_exec.replace("from attempts", f"from read_parquet({files})")
+        self.timed("attempts, DuckDB", lambda: duckdb.sql(statement).fetchall())
+        rows = polars.scan_parquet(files).group_by("exec").agg(polars.len(), polars.col("run_us").mean())
+        self.timed("attempts, Polars", rows.collect)
+
+    def _sources(self, place: Path | str) -> Sources:
+        return Sources(places=(str(place),))
+
+    # -- what it means
+
+    def told(self) -> None:
+        """The goals, and how they were met."""
+        figures = self.figures
+
+        def row(name: str, needs: tuple[str, ...], ratio: Callable[..., float], goal: str) -> None:
+            if all(each in figures for each in needs):
+                value = ratio(*(figures[each] for each in needs))
+                of = "" if self.now.issuperset(needs) else "   (partly of an earlier run)"
+                print(f"  {name:<58} {value:>12,.2f}   {goal}{of}")
+
+        print(f"\n{self.events:,} events")
+        row("ingestion beside read.json to Parquet", ("parquet", "ingest"), lambda p, i: p / i, "goal 0.9")
+        row("full build, in scans", ("scan", "build"), lambda s, b: b / s, "goal 10 or less")
+        row(
+            "1 % more, in hundredths of the build",
+            ("build", "increment", "build, events", "increment, events"),
+            lambda b, i, n, m: i / b * (n / m),
+            "goal 5 or less",
+        )
+        row("rollmq history job, seconds", ("job",), lambda j: j, "goal 3 or less")
+
+
+def _table(name: str) -> Any:
+    from rollmq.pipeline.tables import TABLES
+
+    return TABLES[name]
+
+
+def watch(root: Path, spark: Any) -> None:
+    """A node, a worker and a client as busy as two cores allow; the tables follow."""
+    from rollmq.pipeline.watching import Lag
+    from rollmq.pipeline.watching import watch as follow
+
+    shutil.rmtree(root / "watched", ignore_errors=True)
+    history = History(spark, Warehouse(root / "watched"))
+    lags: list[tuple[float, Lag]] = []
+
+    def note(lag: Lag) -> None:
+        lags.append((time.perf_counter(), lag))
+        print(f"  taken {lag.taken:>10,}   behind {lag.behind:>9,}   round {lag.seconds:>6.1f} s", flush=True)
+
+    with group(1) as (_pids, ports):
+        sources = Sources(server=f"127.0.0.1:{ports}")
+        load = python("-m", "bench.driver", "client", ports, WATCHED_JOBS, WATCHED_OUTSTANDING)
+        with process(python("-m", "bench.driver", "worker", ports)), process(load):
+            follow(history, sources, every_s=1.0, rounds=8, on_lag=note)
+    (began, first), (ended, last) = lags[0], lags[-1]
+    rate = (last.taken - first.taken) / (ended - began)
+    print(f"  entries taken a second, beside node, worker and client {rate:>12,.0f}")
+
+
+def main(words: list[str]) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m bench.pipeline")
+    parser.add_argument("root", type=Path)
+    parser.add_argument("parts", nargs="*", choices=(*PARTS, "watch", []), default=[])
+    chosen = parser.parse_args(words)
+    print(describe())
+    bench = Bench(chosen.root)
+    with SparkRun() as run:
+        run.spark.range(1000).selectExpr("sum(id)").collect()
+        if chosen.parts == ["watch"]:
+            watch(chosen.root, run.spark)
+            return 0
+        for part in chosen.parts or PARTS:
+            getattr(bench, part)(run.spark)
+    bench.told()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
