@@ -7,7 +7,7 @@
 
 `scan` is one pass of Spark's `read.json`, with the schema given, over the archive: the unit of the others. A
 part can run alone: what was measured is kept in ROOT/figures.json, and the table tells which run a row is of.
-The driver has the default 2 GiB. `build` leaves out the newest hundredth of the archive; `increment` takes it.
+`build` leaves out the newest hundredth of the archive, `increment` takes it. The driver has 2 GiB.
 """
 
 import argparse
