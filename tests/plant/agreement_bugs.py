@@ -194,6 +194,23 @@ JOINING: Final = (
     ),
 )
 
+RECOVER: Final = (
+    Bug(
+        "a recovered directory is still of the old group",
+        NODE + "recovering.py",
+        "    group = group_uuid([node_id])\n",
+        "    group = recovered.identity.group\n",
+        ("tests/group/test_recover.py::test_a_node_of_the_old_group_is_refused_by_the_new_one",),
+    ),
+    Bug(
+        "recovering leaves out what is not known to be committed",
+        NODE + "recovering.py",
+        "            machine.apply(entry.event)\n",
+        "            if entry.event.index <= recovered.sealed_index:\n                machine.apply(entry.event)\n",
+        ("tests/group/test_recover.py",),
+    ),
+)
+
 MOVING: Final = (
     Bug(
         "a client sends nothing again to the next leader",
@@ -224,4 +241,4 @@ MOVING: Final = (
     ),
 )
 
-AGREEMENT: Final = (*DIFFERING, *STALE, *TIMES, *JOINING, *MOVING)
+AGREEMENT: Final = (*DIFFERING, *STALE, *TIMES, *JOINING, *RECOVER, *MOVING)
