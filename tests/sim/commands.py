@@ -71,10 +71,12 @@ class Storm:
 
     def _tell(self) -> None:
         counts = self._counts
+        changes_count = sum(count for name, count in counts.items() if name.startswith("members "))
         click.echo(
             f"{self._done_count:,} seeds, {time.monotonic() - self._begin_s:,.0f} s: "
             f"{self._virtual_us / 6e7:,.0f} simulated minutes, {counts['event Enqueue']:,} jobs, "
             f"{counts['leaders']:,} leaders, {counts['kills'] + counts['power cuts']:,} crashes, "
+            f"{f'{changes_count:,} changes of members, ' * bool(changes_count)}"
             f"{self._failed_count} failed"
         )
 
