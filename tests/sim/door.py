@@ -104,7 +104,7 @@ class SimDoor(Door):
     """All connections of one run of a node."""
 
     def __init__(self, node: "SimNode") -> None:
-        super().__init__(NodeHost(node))
+        super().__init__(NodeHost(node), holds_confirmations=True)
         self._node = node
         self._oracle = node.oracle
 

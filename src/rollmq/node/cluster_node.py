@@ -82,7 +82,7 @@ class ClusterNode:
         self.upkeep = Upkeep(
             self.store, self._store_thread, directory, log=log, free_bytes=free_bytes, archive=shipper
         )
-        self.door = Door(self)
+        self.door = Door(self, holds_confirmations=True)
         self.reader = LogServer(
             self.loop,
             self.store,

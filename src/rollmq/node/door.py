@@ -76,13 +76,16 @@ class Host(Protocol):
 class Door:
     """Every connection of one run of a node."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, holds_confirmations: bool = False) -> None:
         self.host = host
         self.conns: dict[Conn, None] = {}
         self.workers: dict[str, Conn] = {}
         self.unflushed: list[Conn] = []
         self.confirming: list[Conn] = []
-        """Workers with acks that are to be confirmed at the end of this turn."""
+        """Workers with acks that are to be confirmed."""
+        self.holds_confirmations = holds_confirmations
+        """An AckDone waits until its worker is told something else, at most for the next `check`: one wake-up
+        less. For hosts that check many times a second."""
         self.strangers_count = 0
         self.teller = Teller(self)
         self._submits = from_clients.Submits()
@@ -145,6 +148,8 @@ class Door:
         del self.conns[conn]
         if not conn.is_greeted:
             self.strangers_count -= 1
+        if conn.done_seq:
+            confirm(conn)
         conn.session.close()
         if conn.out:
             self.unflushed.remove(conn)
@@ -172,14 +177,19 @@ class Door:
 
     def flush(self) -> None:
         """Send what was said in this turn: one write per connection."""
-        confirming, self.confirming = self.confirming, []
-        for conn in confirming:
-            if conn.done_seq:  # or it was confirmed when the message was full, and is here twice
-                confirm(conn)
+        self._confirm(is_time=not self.holds_confirmations)
         unflushed, self.unflushed = self.unflushed, []
         for conn in unflushed:
             if not conn.flush():
                 self.cut(conn)
+
+    def _confirm(self, *, is_time: bool) -> None:
+        confirming, self.confirming = self.confirming, []
+        for conn in confirming:
+            if conn.done_seq and not conn.out and not is_time:
+                self.confirming.append(conn)
+            elif conn.done_seq:  # or it was confirmed when the message was full, and is here twice
+                confirm(conn)
 
     def flush_early(self, conn: Conn) -> None:
         """Send what was said to one of them now: it is much."""
@@ -231,6 +241,7 @@ class Door:
     def check(self, conns: Iterable[Conn]) -> None:
         """Ping the silent, close the dead, and those whose worker the leader has given up."""
         now_us, leader = self.host.mono_us(), self.host.leader
+        self._confirm(is_time=True)
         for conn in conns:
             due = conn.liveness.due(now_us)
             if due is Due.PING:
@@ -415,9 +426,7 @@ class Door:
     def interested_in(self, job_id: str) -> tuple[Conn, ...]:
         """The sessions that are told of this job."""
         known = self._interests.get(job_id)
-        if known is None:
-            return ()
-        return tuple(known) if isinstance(known, list) else (known,)
+        return () if known is None else tuple(known) if isinstance(known, list) else (known,)
 
     def take_interest(self, job_id: str) -> tuple[Conn, ...] | None:
         """The same, for the last time."""
