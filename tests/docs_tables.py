@@ -23,6 +23,7 @@ import msgspec
 from rollmq import errors, limits
 from rollmq.core import events
 from rollmq.core.line import encode_line
+from rollmq.pipeline import errors as history_errors
 from tests.docs_examples import EXAMPLES
 from tests.docs_outputs import with_outputs
 
@@ -62,13 +63,14 @@ def _current(path: Path) -> str:
 
 
 def error_classes() -> list[type[BaseException]]:
-    """The classes of rollmq.errors, in the order of the source."""
+    """The classes of rollmq.errors and those of the history, in the order of the source."""
     return [
         value
-        for value in vars(errors).values()
+        for module in (errors, history_errors)
+        for value in vars(module).values()
         if inspect.isclass(value)
         and issubclass(value, BaseException)
-        and value.__module__.startswith(errors.__name__)
+        and value.__module__.startswith(module.__name__)
     ]
 
 
@@ -77,8 +79,9 @@ def errors_page() -> str:
     lines = [
         "# Errors",
         MADE,
-        "Every error that a user can meet, in the words of its class (`rollmq.errors`). All derive from"
-        " `RollmqError`; the message of each says what happened, where, what changed and what to do.",
+        "Every error that a user can meet, in the words of its class (`rollmq.errors`; those of the history:"
+        " `rollmq.pipeline.errors`). All derive from `RollmqError`; the message of each says what happened,"
+        " where, what changed and what to do.",
         "| error | what happened, and whether anything changed |\n| --- | --- |\n"
         + "\n".join(f"| `{kind.__name__}` | {_cell(_docstring(kind))} |" for kind in error_classes()),
     ]

@@ -28,6 +28,7 @@ class Twins:
         self.twin: list[Entry] = []
         self.disk: list[Entry] = []
         self.handed: list[tuple[int, list[bytes]]] = []
+        self.is_cut_while_out = False
 
     def lines(self) -> list[bytes]:
         """Some lines of random lengths."""

@@ -43,6 +43,7 @@ class Host:
         """The disk takes its time: nothing is committed."""
         self._stalled: list[Write] = []
         self._seqs: dict[int, int] = {}
+        self.turns_count = 0
         raft = RaftCore(
             node_id=NODE_ID,
             voters=frozenset([NODE_ID]),
@@ -82,7 +83,7 @@ class Host:
         return WALL_US + self.now_us
 
     def begin_turn(self) -> None:
-        """Turns are played: whoever says something lets one pass."""
+        self.turns_count += 1
 
     def read_log(self, conn: Conn, frame: Frame) -> None:
         put_error(conn, frame.msg_id, ErrorCode.HISTORY_GONE, "no log here")

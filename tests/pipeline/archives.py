@@ -47,3 +47,12 @@ def lines_of(events: Iterable[AnyEvent], *, group: str = GROUP, first: int = 1) 
 def story(folder: Path) -> Path:
     """The documented story of all kinds of events, as one sealed segment."""
     return write_segments(folder, [encode_line(event) for event in EXAMPLES])[0]
+
+
+def two_segments(folder: Path, *, group: str = GROUP) -> list[Path]:
+    """The story and, after it, entries 29 to 32: three no-ops and a marker."""
+    marker = EXAMPLES[-1]
+    assert isinstance(marker, SnapshotMarker)
+    noops = [type(EXAMPLES[0])(index, marker.term, marker.at_us + index) for index in (29, 30, 31)]
+    last = SnapshotMarker(32, marker.term, marker.at_us + 32, segment_digest="", counts=marker.counts)
+    return write_segments(folder / group, lines_of([*EXAMPLES, *noops, last], group=group), group=group)

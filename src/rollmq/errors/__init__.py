@@ -6,15 +6,6 @@ from pathlib import Path
 from rollmq.errors.base import RollmqError as RollmqError
 from rollmq.errors.group import GroupOfSeveral as GroupOfSeveral
 from rollmq.errors.group import RecoverRefused as RecoverRefused
-from rollmq.errors.history import HistoryDamaged as HistoryDamaged
-from rollmq.errors.history import HistoryError as HistoryError
-from rollmq.errors.history import HistoryGap as HistoryGap
-from rollmq.errors.history import JavaMissing as JavaMissing
-from rollmq.errors.history import NotInHistory as NotInHistory
-from rollmq.errors.history import SourceUnusable as SourceUnusable
-from rollmq.errors.history import SparkMissing as SparkMissing
-from rollmq.errors.history import WarehouseInUse as WarehouseInUse
-from rollmq.errors.history import WarehouseUnusable as WarehouseUnusable
 from rollmq.errors.tasks import ArgumentsWrong as ArgumentsWrong
 from rollmq.errors.tasks import ResultWrong as ResultWrong
 from rollmq.errors.tasks import TaskFailed as TaskFailed

@@ -139,7 +139,7 @@ class NothingBuilt(HistoryError):
 
 
 class JobNotInHistory(HistoryError):
-    """The tables do not know the job."""
+    """The tables do not know the job. Nothing was changed."""
 
     def __init__(self, *, job_id: str, until: str) -> None:
         super().__init__(
@@ -149,7 +149,7 @@ class JobNotInHistory(HistoryError):
 
 
 class NotInHistory(HistoryError):
-    """The tables do not reach there."""
+    """The tables do not reach there. Nothing was changed."""
 
     def __init__(self, *, what: str, until: str) -> None:
         super().__init__(

@@ -27,6 +27,7 @@ SPARK_VERSION: Final = "4.3"
 MASTER_DEFAULT: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
 """Enough for every table we build, whatever the length of the history: a test of ours measures it."""
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 PROGRESS_EVERY_S: Final = 0.5
 STDERR: Final = 2
 
@@ -99,7 +100,7 @@ def _started(master: str, conf: dict[str, str], java: Path, output: IO[bytes]) -
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = SparkConf(loadDefaults=False).setMaster(master).setAppName("rollmq history")
-    settings.setAll(list({**_defaults(master), **conf}.items()))
+    settings.setAll(list(_settings(master, conf).items()))
     try:
         with _StderrTo(output):
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
@@ -113,6 +114,13 @@ def _started(master: str, conf: dict[str, str], java: Path, output: IO[bytes]) -
     return spark
 
 
+def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Ours, beaten by the user's; what he gives Java comes behind what keeps it quiet."""
+    ours = _defaults(master)
+    java = " ".join(each[JAVA_OPTIONS] for each in (ours, conf) if JAVA_OPTIONS in each)
+    return {**ours, **conf, JAVA_OPTIONS: java}
+
+
 def _defaults(master: str) -> dict[str, str]:
     """What every session of ours has; whoever passes --conf beats it."""
     log_file = Path(__file__).with_name("log4j2.properties")
@@ -120,7 +128,7 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log_file}",
+        JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{log_file}",
         "spark.sql.session.timeZone": "UTC",
         # Without it a reader that takes filters is refused.
         "spark.sql.python.filterPushdown.enabled": "true",

