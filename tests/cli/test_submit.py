@@ -1,6 +1,7 @@
 """`rollmq submit` against a real node and a real worker: payloads, options, endings and their exit codes."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from rollmq.cli.exit_codes import ExitCode
 from rollmq.client import Client
 from rollmq.errors import SubmitUnknown
 from tests.cli.running import PATIENCE_S, clean_env, free_port, rollmq, run, running_node
+from tests.group.real_group import wait_for
 
 WORKER = ("--exec", "echo=cat", "--exec", "fail=sh -c 'echo no such street >&2; exit 3'")
 
@@ -85,6 +87,38 @@ def test_a_job_that_ends_badly_and_one_that_does_not_end_have_codes_of_their_own
     late = run("submit", "nobody.does.this", "x", "--wait", "--wait-max", 0.1, server=server)
     assert late.exit_code == ExitCode.NOT_ENDED
     assert "It goes on" in late.stderr
+    assert "no connected worker has a pattern" in late.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("x", "--wait"), ExitCode.NOT_ENDED, "was accepted and goes on"),
+        (("--lines",), ExitCode.UNKNOWN, "with --key it can be submitted again"),
+    ],
+)
+def test_ctrl_c_says_what_is_true_then(
+    server: str, words: tuple[str, ...], code: ExitCode, said: str
+) -> None:
+    command = [sys.executable, "-m", "rollmq", "submit", "interrupted", *words, "--client", "hasty"]
+    hasty = ("--client", "hasty", "--json")
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_env(ROLLMQ_SERVER=server), text=True
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write("one\n")
+        process.stdin.flush()
+        wait_for(lambda: run("jobs", *hasty, server=server).output, "the job is accepted")
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=PATIENCE_S)  # although its stdin is open
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert said in errors
+    assert process.returncode == code
+    (job,) = run("jobs", *hasty, server=server).output.splitlines()
+    assert run("cancel", json.loads(job)["job_id"], server=server).exit_code == 0
 
 
 def test_without_a_server_nothing_was_sent(server: str) -> None:

@@ -22,6 +22,8 @@ class Errand:
     as_json: bool
     options: dict[str, Any] = field(default_factory=dict)
     """As Client.submit takes them; the key is not among them."""
+    job_id: str = ""
+    """Of the one job, once it was accepted."""
 
     def client(self) -> Client:
         """One session for it."""

@@ -3,6 +3,7 @@
 It reads payloads and options; submitting is the library's, many of them are submit_lines'.
 """
 
+import asyncio
 import os
 import sys
 from collections.abc import Awaitable
@@ -12,6 +13,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 import uvloop
+from rich.text import Text
 
 from rollmq import limits
 from rollmq.cli import looks
@@ -32,9 +34,12 @@ from rollmq.cli.submit_lines import submit_lines
 from rollmq.client import CLIENT_ID
 from rollmq.errors import ResultTimeout, RollmqError
 from rollmq.library.call import Outcome
+from rollmq.library.client_job import Job
 from rollmq.library.submit_options import TIMEOUT_DEFAULT_S, TRIES_MAX_DEFAULT
 
 STDIN: Final = "-"
+EXPLAIN_EVERY_S: Final = 1.5
+EXPLAIN_CHARS_MAX: Final = 500
 T = TypeVar("T")
 SECONDS: Final = Seconds(min=0)
 
@@ -149,14 +154,29 @@ def submit(
         servers, exec_name, client_id, timeout_s, key, wait, wait_max, as_json, _options(**options)
     )
     with connect(servers, timeout_s) as node:
-        node.ask(
-            "settings"
-        )  # tells what a server that is none, or refuses us, has to say, and finds the leader
-    if lines:
-        code = _run(submit_lines(errand, path if path is not None and str(path) != STDIN else None))
-    else:
-        code = _run(_one(errand, os.fsencode(payload) if payload is not None else _read(path)))
+        node.ask("settings")  # finds the leader, or says in whole sentences what is wrong with the server
+    try:
+        code = _done(errand, payload, path, lines)
+    except KeyboardInterrupt:
+        code = _stopped(errand)
     ctx.exit(code)
+
+
+def _done(errand: Errand, payload: str | None, path: Path | None, lines: bool) -> int:
+    if lines:
+        return _run(submit_lines(errand, path if path is not None and str(path) != STDIN else None))
+    return _run(_one(errand, os.fsencode(payload) if payload is not None else _read(path)))
+
+
+def _stopped(errand: Errand) -> int:
+    """By Ctrl-C: what is true then."""
+    if errand.job_id:
+        looks.note(f"stopped waiting: job {errand.job_id} was accepted and goes on")
+        return ExitCode.NOT_ENDED
+    looks.note(
+        "stopped: what was under way may have been accepted; with --key it can be submitted again safely"
+    )
+    return ExitCode.UNKNOWN
 
 
 def _options(
@@ -226,23 +246,40 @@ def _run(work: Awaitable[T]) -> T:
 async def _one(errand: Errand, payload: bytes) -> int:
     async with errand.client() as client:
         job = await client.submit(errand.exec, payload, key=errand.key or None, **errand.options)
+        errand.job_id = job.id
         if job.is_repeat:
             looks.note("the key was used before: this is its first job, nothing new was queued")
         if not errand.is_waiting:
-            looks.say_json({"job_id": job.id, "is_repeat": job.is_repeat}) if errand.as_json else click.echo(
-                job.id
-            )
+            said = {"job_id": job.id, "is_repeat": job.is_repeat}
+            looks.say_json(said) if errand.as_json else click.echo(job.id)
             return 0
         try:
-            with looks.progress(f"waiting for job {job.id}", total=None, is_shown=not errand.as_json):
-                outcome = await job.result(errand.wait_max_s)
+            outcome = await _ended(errand, job)
         except ResultTimeout as error:
-            looks.note(f"Error: {error}")
+            looks.note(f"Error: {error} It is {await _explained(job)}")
             return ExitCode.NOT_ENDED
         except RollmqError as error:  # it was accepted, so this is no failed submit
             looks.note(f"Error: job {job.id} was accepted; how it ended is not known: {error}")
             return ExitCode.NOT_ENDED
     return _tell(errand, outcome)
+
+
+async def _ended(errand: Errand, job: Job) -> Outcome:
+    """Its end. Meanwhile a terminal shows why it has not ended: perhaps nobody does such jobs."""
+    result = asyncio.create_task(job.result(errand.wait_max_s))
+    with looks.console(stderr=True).status(f"waiting for job {job.id}") as shown:
+        while not (await asyncio.wait((result,), timeout=EXPLAIN_EVERY_S))[0]:
+            why = await _explained(job)
+            shown.update(Text(f"waiting for job {job.id}, {why}"))
+    return await result
+
+
+async def _explained(job: Job) -> str:
+    try:
+        found = await job.explain()
+    except RollmqError as error:
+        return f"not known how far: {one_line(str(error))}"
+    return f"{found.state}: {one_line(found.text, chars_max=EXPLAIN_CHARS_MAX)}"
 
 
 def _tell(errand: Errand, outcome: Outcome) -> int:

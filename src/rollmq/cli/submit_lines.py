@@ -5,10 +5,13 @@ unknown, ends the reading, and the message says at which line: with a key it can
 """
 
 import asyncio
+import select
 import sys
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import closing
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -24,6 +27,7 @@ from rollmq.errors import ResultTimeout, RollmqError
 from rollmq.library.client_job import Job
 
 READ_BYTES: Final = 65_536
+LOOK_S: Final = 0.1
 WAITING_MAX: Final = 10_000
 """Jobs whose end is waited for: what is read beyond waits until one has ended."""
 TROUBLES_TOLD: Final = 5
@@ -63,17 +67,28 @@ def _count(path: Path) -> int:
 
 async def read_lines(file: Readable) -> AsyncIterator[Lines]:
     """(number from 1, line) of what came at once, without empty ones. A line is bounded like a payload."""
-    rest, number = b"", 0
-    while data := await asyncio.to_thread(file.read1, READ_BYTES):
-        *whole, rest = (rest + data).split(b"\n")
-        found = [(number + at, line.removesuffix(b"\r")) for at, line in enumerate(whole, 1)]
-        number += len(whole)
-        if lines := [(at, line) for at, line in found if line]:
-            yield lines
-        if len(rest) > limits.PAYLOAD_BYTES_MAX:
-            break  # the client refuses it, in its own words
+    rest, number, is_over = b"", 0, threading.Event()
+    try:
+        while data := await asyncio.to_thread(_read, file, is_over):
+            *whole, rest = (rest + data).split(b"\n")
+            found = [(number + at, line.removesuffix(b"\r")) for at, line in enumerate(whole, 1)]
+            number += len(whole)
+            if lines := [(at, line) for at, line in found if line]:
+                yield lines
+            if len(rest) > limits.PAYLOAD_BYTES_MAX:
+                break  # the client refuses it, in its own words
+    finally:
+        is_over.set()
     if rest:
         yield [(number + 1, rest.removesuffix(b"\r"))]
+
+
+def _read(file: Readable, is_over: threading.Event) -> bytes:
+    """What is there; nothing at its end, and once nobody wants it: a terminal may say nothing for ever."""
+    while not is_over.is_set():
+        if not isinstance(file, BufferedReader) or select.select([file], [], [], LOOK_S)[0]:
+            return file.read1(READ_BYTES)
+    return b""
 
 
 class _Run:
@@ -83,7 +98,7 @@ class _Run:
         self.stopped_by: RollmqError | None = None
         self._errand = errand
         self._advance = advance
-        self._accepted = self._repeats = self._last_line = 0
+        self._accepted = self._repeats = 0
         self._ends: Counter[str] = Counter()
         self._troubles: list[str] = []
         self._codes: set[ExitCode] = set()
