@@ -87,6 +87,21 @@ def test_a_change_holds_from_when_it_is_appended_and_is_undone_when_it_is_cut() 
     assert group.nodes["n1"].entries() == group.nodes["n2"].entries()
 
 
+def test_which_members_are_committed_is_known_apart_from_which_are_in_force() -> None:
+    """A new node that is let in believes it for good: it may be told of nothing that can be cut again."""
+    group = led_group()
+    group.isolate("n1")
+    group.change_members("n1", *TRIO, learners=["n4"])
+    group.settle()
+    membership = group["n1"].log.membership
+    assert "n4" in membership.current.all
+    assert "n4" not in membership.committed.all
+    group.heal()
+    beat(group, 3)
+    assert group["n1"].role is Role.LEADER
+    assert "n4" in membership.committed.all
+
+
 def test_a_follower_uses_the_newest_configuration_in_its_log_committed_or_not() -> None:
     """Pitfall 33: two majorities of neighbouring configurations have a node in common only then."""
     group = led_group()

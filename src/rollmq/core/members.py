@@ -65,6 +65,11 @@ class Membership:
         """The entry that made the current one; 0: it stood before the log began."""
         return self._at[-1][0]
 
+    @property
+    def committed(self) -> Configuration:
+        """The newest that will not be taken back."""
+        return self._at[0][1]
+
     def set_founders(self, founders: Configuration) -> None:
         """Who votes before the log says anything."""
         assert self.index == 0, "the log says who is a member"

@@ -201,10 +201,11 @@ class ClusterNode:
         self.replica.raft.peer_reset(node_id)
 
     def peer_facts(self) -> PeerFacts:
-        """What this node tells of itself."""
-        raft, members = self.replica.raft, self.replica.machine.members
-        ids = tuple(each.node_id for each in members.members) if members is not None else ()
-        return PeerFacts(raft.term, raft.log.last_index, ids, wall_us())
+        """What this node tells of itself. A new node believes that it is a member, and for good: so only what
+        is committed is told."""
+        log = self.replica.raft.log
+        ids = tuple(sorted(log.membership.committed.all)) if log.membership.index else ()
+        return PeerFacts(self.replica.raft.term, log.last_index, ids, wall_us())
 
     def peer_said_hello(self, hello: LeaderHelloHeader, *, dialed: str) -> None:
         """A node is there."""
