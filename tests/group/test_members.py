@@ -122,6 +122,8 @@ def test_a_removed_leader_leads_until_that_is_committed_and_another_takes_over(g
         new = group.leader(among=group.others(old))
         assert new is not old
         wait_for(lambda: old.address not in voters(group), "it is no member any more")
+        with pytest.raises(QueryRefused, match="was a member once: it comes back as a new node"):
+            command(group, "members_add", node=old.address)
         grows(client)
         old.kill()
         group.nodes.remove(old)

@@ -292,10 +292,11 @@ class ClusterNode:
         if what == "remove":
             changed = regroup.remove(raft, members, node_id)
         elif node_id not in self.peers.asking:
-            text = (
-                f"no new node {node} has said hello: start it with --peers that name a member. Nothing was "
-            )
-            changed = Refusal(ErrorCode.BAD_COMMAND, f"{text}changed.")
+            if node_id in self.peers.addresses():
+                text = f"{node} was a member once: it comes back as a new node, with an empty directory"
+            else:
+                text = f"no new node {node} has said hello: start it with --peers that name a member"
+            changed = Refusal(ErrorCode.BAD_COMMAND, f"{text}. Nothing was changed.")
         elif what == "replace" and not old_id:
             changed = Refusal(ErrorCode.BAD_COMMAND, f"no member {replaces}. Nothing was changed.")
         else:
