@@ -56,6 +56,11 @@ READ_LOG_WAIT_US_MAX: Final = 30_000_000
 SNAPSHOT_CHUNK_BYTES_MAX: Final = 1024 * 1024
 """Of an InstallSnapshot's chunk: heartbeats pass between two of them in time."""
 
+REPAIR_BYTES_MAX: Final = 1024 * 1024
+"""Of the lines in one RepairPiece, unless a single one is longer: one turn of the loop."""
+REPAIR_RUNS_MAX: Final = 1000
+"""Terms, and ranges of sound lines, that a node tells one that repairs itself: each is a change of leader."""
+
 # Wire: connections
 CONNECTIONS_MAX: Final = 10_000
 """Open at once on one node: a slot each, and FRAME_BYTES_MAX at the very worst."""

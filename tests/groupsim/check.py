@@ -6,6 +6,7 @@ from random import Random
 from typing import Final
 
 from rollmq.core.state import dump_state
+from rollmq.store.verify import verify_directory
 from tests.groupsim.group import Group
 from tests.groupsim.node import GroupNode
 from tests.groupsim.operator import members_of, voters_of
@@ -93,7 +94,8 @@ class GroupRun(Run):
 
     def _let_some_stay_away(self) -> None:
         """A majority is enough: in some runs a minority stays down, or behind a cut, until the accounts."""
-        if not self.world.happens(self.swarm.minority_dead):
+        is_somebody_ill = any(node.is_ill for node in self.group.nodes)
+        if not self.world.happens(self.swarm.minority_dead) or is_somebody_ill:
             return
         voters = voters_of(self.group)
         away = self.world.random.sample(voters, (len(voters) - 1) // 2)
@@ -140,6 +142,8 @@ class GroupRun(Run):
         self.oracle.final_check()
         for node in members:
             self._check_disk(node)
+            if self.swarm.group.rot_every_us:
+                self._check_files(node)
         self.check_clients()
         counts = self.oracle.counts + Counter(
             {f"event {name}": count for name, count in self.oracle.ledger.counts.items()}
@@ -175,6 +179,13 @@ class GroupRun(Run):
             at += len(lines)
         if found != self.oracle.lines[node.store.first_index - 1 :]:
             raise Violation(f"P1: the log on the disk of {node.name} is not what was committed")
+
+    @staticmethod
+    def _check_files(node: GroupNode) -> None:
+        """P8: what was damaged is repaired; nothing is left of it."""
+        verdict = verify_directory(node.disk)
+        if not verdict.is_clean:
+            raise Violation(f"P8: {node.name} is still damaged: {verdict.damages[0]}")
 
     def dispose(self) -> None:
         """Let the memory go."""

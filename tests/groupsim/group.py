@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 from rollmq.core.members import Configuration
-from rollmq.core.raft_messages import PeerMessage
 from rollmq.library.operator import Address
 from rollmq.library.route import name_of
 from rollmq.node.assembling import group_uuid
+from rollmq.wire.peer import NodeMessage
 from tests.groupsim.node import GroupNode, address_of
 from tests.groupsim.operator import GroupOperator
 from tests.groupsim.oracle import GroupOracle
@@ -34,6 +34,8 @@ class Group:
         self.nodes = [GroupNode(self, f"n{number}", node_id) for number, node_id in enumerate(ids, start=1)]
         self.by_id = {node.node_id: node for node in self.nodes}
         self.by_address = {node.address: node for node in self.nodes}
+        self.peers.life_of = lambda source: self.by_id[source].boot_number
+        self.peers.is_by_connection = bool(swarm.group.rot_every_us)
         self.client_cut: set[str] = set()
         """Nodes that clients and workers do not reach."""
         self.is_settled = False
@@ -62,7 +64,7 @@ class Group:
         leading = [node for node in self.nodes if node.leader is not None and not node.is_paused]
         return max(leading, key=lambda node: node.replica.raft.term, default=None)
 
-    def _deliver(self, message: PeerMessage) -> None:
+    def _deliver(self, message: NodeMessage) -> None:
         self.by_id[message.target].receive(message)
 
     def was_reset(self, node: GroupNode) -> None:

@@ -10,25 +10,28 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from rollmq.core.leader import Leader
-from rollmq.core.raft_messages import PeerMessage
 from rollmq.core.raft_ready import ReadChunk, ReadLines, Ready, Role, SnapshotFacts, Write, WriteChunk
+from rollmq.core.repair_messages import RepairAsk, RepairFetch, RepairHas, RepairPiece
 from rollmq.errors import EntriesGone, SnapshotRefused
 from rollmq.node.assembling import assemble, rebuild
 from rollmq.store.layout import snapshot_name
 from rollmq.store.opening import Recovered
 from rollmq.store.store import Store
+from rollmq.wire.peer import NodeMessage
 from tests.groupsim.oracle import GroupOracle, Witness
+from tests.groupsim.patient import Patient
 from tests.groupsim.swarm import GroupSwarm
 from tests.groupsim.upkeep import GroupUpkeep
+from tests.groupsim.ward import give_help
 from tests.sim.door import SimDoor
 from tests.sim.net import Link
-from tests.sim.node import SimNode
 from tests.sim.world import SECOND_US, Violation
 
 if TYPE_CHECKING:
     from tests.groupsim.group import Group
 
 LOAD_US: Final = (100, 200_000)
+HELP_US: Final = (100, 20_000)
 MS: Final = 1_000
 
 
@@ -37,7 +40,7 @@ def address_of(number: int) -> str:
     return f"10.0.0.{number}:5000"
 
 
-class GroupNode(SimNode):
+class GroupNode(Patient):
     """One machine of a group, and the node process on it while it runs."""
 
     oracle: Witness
@@ -48,7 +51,7 @@ class GroupNode(SimNode):
         self.group = group
         self.oracle.is_eager = group.swarm.is_eager
         self.name = name
-        self.node_id = node_id
+        self.node_id = self.oracle.node_id = node_id
         self.disk_random = Random(f"disk/{group.world.seed}/{name}")
         self.drift = 1.0
         """How fast its monotonic clock goes."""
@@ -160,6 +163,7 @@ class GroupNode(SimNode):
             self.oracle.counts["torn writes"] += 1
         self._mono_base_us = self.world.now_us - self.world.random.randrange(SECOND_US)
         self._show_what_was_found(recovered)
+        self.is_ill, self.healed = False, None
         self.replica = assemble(
             self.store,
             recovered,
@@ -189,7 +193,10 @@ class GroupNode(SimNode):
             if found is None or found[0] != line:
                 raise Violation(f"P8: {self.name} starts with another entry {index} of term {term}")
         terms = self.law.terms[: recovered.state_index] + [term for _, term, _ in entries]
-        self.oracle.found(self.name, terms, self.store.hard_state)
+        if self.was_repaired:
+            self.oracle.healed(self.name, terms, self.store.hard_state)
+        else:
+            self.oracle.found(self.name, terms, self.store.hard_state)
 
     # -- running
 
@@ -220,14 +227,22 @@ class GroupNode(SimNode):
         log = self.replica.raft.log
         return log.cut_from is None and not log.is_unwritten
 
-    def receive(self, message: PeerMessage) -> None:
+    def receive(self, message: NodeMessage) -> None:
         """A peer's message arrives."""
+        if self.ward is not None:
+            if isinstance(message, RepairAsk | RepairFetch | RepairHas | RepairPiece):
+                self.ward.take(message)
+            return
         self.input(lambda: self._take(message))
 
-    def _take(self, message: PeerMessage) -> None:
+    def _take(self, message: NodeMessage) -> None:
         self.set_time()
-        self.replica.step(message)
-        self.wake()
+        if isinstance(message, RepairAsk | RepairFetch | RepairHas | RepairPiece):
+            give_help(self, message)
+            self.wake()
+        else:
+            self.replica.step(message)
+            self.wake()
 
     def peer_was_reset(self, node_id: str) -> None:
         """The connection to a peer broke, and this side heard of it."""

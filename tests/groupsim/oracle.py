@@ -182,6 +182,9 @@ class Witness(Oracle):
         """Term and vote that are known to be on its disk."""
         self.installing = 0
         """The snapshot that is being put in place of the log; 0: none."""
+        self.node_id = ""
+        self.was_end_sure = self.had_vote = True
+        """As far as repairs that did not end had found."""
         self.writing: Write | None = None
         """What may be on disk in part."""
         self._stale: list[AnyEffect] = []
@@ -247,6 +250,35 @@ class Witness(Oracle):
         if vote not in (self.vote, write.hard_state if write is not None else self.vote):
             raise Violation(f"{name} had voted {self.vote} and starts with {vote}")
         self.on_disk, self.vote = list(terms), vote
+
+    def healed(self, name: str, terms: Sequence[int], vote: HardState) -> None:
+        """What a repaired node starts with (P8): all that it had confirmed; if the end was lost, all of that
+        which is committed. A lost vote is never given twice."""
+        is_end_sure, had_vote = self.was_end_sure, self.had_vote
+        self.was_end_sure = self.had_vote = True
+        committed, kept = self.group.terms, self.on_disk
+        if self.writing is not None and self.writing.truncate_from is not None:
+            kept = kept[: self.writing.truncate_from - 1]
+        agreed = [
+            index for index, pair in enumerate(zip(kept, committed, strict=False)) if pair[0] == pair[1]
+        ]
+        if is_end_sure and len(agreed) == min(len(kept), len(committed)):
+            agreed = list(range(len(kept)))
+        lost = [index + 1 for index in agreed if index >= len(terms) or terms[index] != kept[index]]
+        if lost:
+            raise Violation(f"P8: {name} had confirmed entry {lost[0]}, and is repaired without it")
+        if had_vote and vote.term < self.vote.term:
+            raise Violation(f"P8: {name} was in term {self.vote.term} and is repaired in {vote.term}")
+        is_same_term = vote.term == self.vote.term and self.vote.voted_for is not None
+        if is_same_term and vote.voted_for not in (self.vote.voted_for, self.node_id):
+            raise Violation(f"P8: {name} had voted {self.vote} and is repaired with {vote}")
+        self.writing, self.installing = None, 0
+        self.on_disk, self.vote = list(terms), vote
+
+    def interrupted(self, is_end_sure: bool, had_vote: bool) -> None:
+        """A repair ended before it was done; what was lost before is lost for the next one too."""
+        self.was_end_sure &= is_end_sure
+        self.had_vote &= had_vote
 
     def crashed(self) -> None:
         """The node is gone; who was connected is not any more."""

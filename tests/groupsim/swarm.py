@@ -37,6 +37,11 @@ class GroupFaults:
     """An operator wishes to add, remove or replace a member, or a disk is emptied and its node replaced."""
     clocks_every_us: int = 0
     """All wall clocks go ahead at once, as after a night in which the group was down."""
+    rot_every_us: int = 0
+    """Files of one node, or of all in different places, are damaged while they are down."""
+    rot_all: float = 0.0
+    repair_crash: float = 0.0
+    """That a step of a repair is cut off by the power."""
     drift: float = 0.0
     """How far a monotonic clock may be too fast or too slow, as a share."""
 
@@ -79,6 +84,10 @@ def draw_group(random: Random) -> GroupSwarm:
         swarm.group.members_every_us = random.choice([1, 3, 8]) * SECOND_US
     if random.random() < 0.2:
         swarm.group.clocks_every_us = random.choice([3, 10]) * SECOND_US
+    if random.random() < 0.3 and not swarm.group.members_every_us:
+        swarm.group.rot_every_us = random.choice([2, 4, 8]) * SECOND_US
+        swarm.group.rot_all = random.choice([0.0, 0.3, 1.0])
+        swarm.group.repair_crash = random.choice([0.0, 0.0, 0.05])
     return swarm
 
 

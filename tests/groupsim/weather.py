@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tests.groupsim.group import Group
 from tests.groupsim.node import GroupNode
+from tests.groupsim.rot import rot_all, rot_one
 from tests.sim.weather import Weather
 from tests.sim.world import SECOND_US
 
@@ -24,6 +25,7 @@ class GroupWeather:
             (self.faults.reset_every_us, self._reset),
             (self.faults.transfer_every_us, self._transfer),
             (self.faults.hunt_every_us, self._hunt),
+            (self.faults.rot_every_us, self._rot),
             (group.swarm.peers.clog_every_us, self._clog),
             (self.faults.members_every_us, group.operator.act),
             (self.faults.clocks_every_us, self._all_clocks),
@@ -188,6 +190,26 @@ class GroupWeather:
         self.world.say("clock", f"all step by {step_us / 1e6:.0f} s")
         for node in self.group.nodes:
             node.wall_offset_us += step_us
+
+    def _rot(self) -> None:
+        """Files are damaged; never while another node's still are: two could lack the same."""
+        nodes, random = self.group.nodes, self.world.random
+        if any(node.is_ill or node.ward is not None for node in nodes):
+            return
+        victims = nodes if self.world.happens(self.faults.rot_all) else [self._some()]
+        if not all(node.is_up for node in victims):
+            return  # one that lost power just now may have lost its last batch too
+        for node in victims:
+            node.crash(is_power_cut=False)
+            node.disk.settle()
+        if len(victims) == 1:
+            told = [f"{victims[0].name} {rot_one(random, victims[0])}"]
+        else:
+            told = rot_all(random, nodes, len(self.group.oracle.lines))
+        for node in victims:
+            node.is_ill = True
+        self.group.oracle.counts["rot on all" if len(victims) > 1 else "rot on one"] += 1
+        self.world.say("rot", ", ".join(told))
 
     def _clog(self) -> None:
         one, other = self.world.random.sample(self.group.nodes, 2)

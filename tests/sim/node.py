@@ -133,11 +133,17 @@ class SimNode:
             self.world.after(SECOND_US, self.boot)
             return
         except StateError as error:
-            raise Violation(f"P1: recovery refuses to start: {error}") from error
+            self.disk.stop_at = None
+            self._refused(error)
+            return
         self.disk.stop_at = None
         self.is_up, self.is_drained = True, False
         self._boot_number += 1
         self.later(0, self._tick)
+
+    def _refused(self, error: StateError) -> None:
+        """The directory is damaged, it says."""
+        raise Violation(f"P1: recovery refuses to start: {error}") from error
 
     def _open(self) -> None:
         self.store, recovered = Store.open(

@@ -297,6 +297,13 @@ class SimDisk:
         """End the process, not the machine: everything that was written is there, nothing more is durable."""
         self._restart()
 
+    def settle(self) -> None:
+        """Time has passed: the kernel has written everything back."""
+        for change in list(self._changes):
+            self._make_durable(change)
+        for inode in self._names.values():
+            inode.sync()
+
     def rot(self, name: str, offset: int, mask: int = 0x01) -> None:
         """Flip bits of one byte, as seen and as durable."""
         inode = self._names[name]

@@ -14,7 +14,8 @@ the index and term that the message gives it.
 
 Its parts: raft_candidacy (elections), raft_follower and raft_leader (the two ends of replication),
 raft_install (snapshots), members (who votes), raft_outbox (what must be on disk before it leaves).
-A peer that lost lines which it had confirmed is not noticed here: it must repair itself before it counts.
+A peer that lost lines which it had confirmed is not noticed here: it repairs itself before it counts
+(repair.py), and says so first (`peer_is_damaged`).
 """
 
 from collections.abc import Callable, Sequence
@@ -276,6 +277,12 @@ class RaftCore(Candidacy):
             if heir is not None:
                 self._outbox.send(TimeoutNow(self.node_id, heir, self.term))
             self._become_follower()
+
+    def peer_is_damaged(self, node_id: str) -> None:
+        """This node lost lines that it may have confirmed: a leader no longer counts them for a majority."""
+        progress = self._leadership.progress(node_id) if self._leadership is not None else None
+        if progress is not None:
+            progress.was_damaged(self.log.last_index + 1)
 
     # The machine's own lines, when they are no longer in memory
 

@@ -43,7 +43,7 @@ class Progress:
     def __init__(self, *, node_id: str, next_index: int, now_us: int) -> None:
         self.node_id = node_id
         self.match_index = 0
-        """Known to be on its disk and equal to ours. Only grows."""
+        """Known to be on its disk and equal to ours. Only grows, unless it says that it is damaged."""
         self.next_index = next_index
         """The next line to send."""
         self.is_probing = True
@@ -97,6 +97,12 @@ class Progress:
         self.next_index = max(self.next_index, self.match_index + 1)
         while self.inflight and self.inflight[0][0] <= self.match_index:
             self.inflight_bytes -= self.inflight.popleft()[1]
+
+    def was_damaged(self, next_index: int) -> None:
+        """What it has confirmed may not be there any more: nothing of it counts."""
+        self.match_index = 0
+        self.shipment = None
+        self.probe_from(next_index)
 
     def replicate(self) -> None:
         """The point where the logs agree is found: stream from next_index on."""

@@ -18,6 +18,7 @@ from rollmq.core.leader import Leader
 from rollmq.core.operate import Refusal
 from rollmq.core.raft_messages import PeerMessage
 from rollmq.core.raft_ready import Ready, Role, Write
+from rollmq.core.repair_messages import RepairMessage
 from rollmq.limits import TURN_GAP_MAX_US, UNSENT_BYTES_ALL_MAX
 from rollmq.node.archive import Shipper
 from rollmq.node.conn import Conn
@@ -31,6 +32,7 @@ from rollmq.node.peers import Peers
 from rollmq.node.problems import problems_of
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.rebuilding import Rebuilder
+from rollmq.node.repair_help import RepairHelp
 from rollmq.node.starting import Started, mono_us, wall_us
 from rollmq.node.store_thread import StoreThread
 from rollmq.node.upkeep import Upkeep
@@ -106,6 +108,7 @@ class ClusterNode:
             begin_turn=self.begin_turn,
             on_failure=on_failure,
         )
+        self._help = RepairHelp(self.replica.raft, self.store, log=log, send=self._send_help)
         self._dialer = Dialer()
         self.peers = Peers(
             self,
@@ -195,6 +198,14 @@ class ClusterNode:
         self.replica.step(message)
         if self.replica.damaged_count > damaged_count:
             self._log("damaged_message_dropped", node=message.source, count=self.replica.damaged_count)
+
+    def repair(self, message: RepairMessage) -> None:
+        """Of a peer that repairs itself."""
+        self._help.take(message)
+
+    def _send_help(self, message: RepairMessage) -> None:
+        self.begin_turn()
+        self.peers.send([message])
 
     def peer_broken(self, node_id: str) -> None:
         """Its process is likely to be gone: if it led, an election begins soon."""
@@ -479,6 +490,7 @@ class ClusterNode:
         self.reader.close()
         self._rebuilder.close()
         self._installer.close()
+        self._help.close()
         self._store_thread.stop()
         self.upkeep.stop()
         self.store.close()

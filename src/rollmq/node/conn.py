@@ -63,6 +63,7 @@ class Conn:
         "liveness",
         "out",
         "peer_id",
+        "peer_life",
         "pipe",
         "reads",
         "session",
@@ -82,6 +83,8 @@ class Conn:
         """The operator at the other end."""
         self.peer_id = ""
         """The node of this group at the other end."""
+        self.peer_life = ""
+        """Which of its processes."""
         self.is_greeted = False
         """Its hello was answered; until then it counts as a stranger."""
         self.asks_count = 0

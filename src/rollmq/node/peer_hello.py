@@ -25,6 +25,8 @@ class PeerIdentity:
     """host:port at which others reach it."""
     token: str = ""
     founders: tuple[str, ...] = ()
+    life: str = ""
+    """Another one for each process of this node: what an earlier one said counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ def hello_of(me: PeerIdentity, facts: PeerFacts) -> bytes:
             wall_us=facts.wall_us,
             token=me.token,
             founders=me.founders,
+            life=me.life,
             members=facts.members,
         )
     )

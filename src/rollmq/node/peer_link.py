@@ -56,6 +56,7 @@ class PeerLink:
         self.address = address
         self.node_id = ""
         """Who answered there last."""
+        self._life = ""
         self.state = LinkState.IDLE
         self.redial_us = now_us
         self.reason = "not reached yet"
@@ -174,12 +175,12 @@ class PeerLink:
         elif frame.type in (MsgType.GOODBYE, MsgType.NOT_LEADER):
             self.hang_up("the node stops")
         elif frame.type != MsgType.PONG:
-            self._peers.take(self.node_id, frame)
+            self._peers.take(self.node_id, frame, life=self._life)
 
     def _greeted(self, frame: Frame) -> None:
         hello = header_of(frame, LeaderHelloHeader)
         now_us = self._peers.host.mono_us()
-        self.node_id = hello.node_id
+        self.node_id, self._life = hello.node_id, hello.life
         if self._peers.is_itself(hello):
             self.state = LinkState.ITSELF
             self.hang_up("it is this node")

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from rollmq.core.raft_messages import AppendEntries, PeerMessage
+from rollmq.core.repair_messages import RepairAsk, RepairFetch, RepairHas, RepairMessage, RepairPiece
 from rollmq.node.conn import Conn
 from rollmq.node.peer_hello import PeerFacts, PeerIdentity, check_hello, hello_of, problem_with
 from rollmq.node.peer_link import LinkState, PeerLink
 from rollmq.wire.codec import header_of
 from rollmq.wire.error_codes import ErrorCode, violation
 from rollmq.wire.message import Frame, MsgType
-from rollmq.wire.peer import message_of, parts_of
+from rollmq.wire.peer import NodeMessage, message_of, parts_of
 from rollmq.wire.peer_headers import LeaderHelloHeader
 
 STRANGERS_MAX = 64
@@ -29,6 +30,9 @@ class PeersHost(Protocol):
     def begin_turn(self) -> None: ...
     def step(self, message: PeerMessage) -> None:
         """A message for Raft."""
+
+    def repair(self, message: RepairMessage) -> None:
+        """A node repairs itself, or this one does."""
 
     def peer_broken(self, node_id: str) -> None:
         """The connection to this node was reset."""
@@ -72,6 +76,9 @@ class Peers:
         self._incoming: dict[str, Conn] = {}
         self._addresses: dict[str, str] = {}
         """Where each node says it is."""
+        self._lives: dict[str, str] = {}
+        """Which of its processes said hello last. A damaged one takes back what those before had confirmed:
+        nothing of theirs may come behind it."""
         for address in addresses:
             if address != me.address:
                 self._links[address] = PeerLink(self, address, host.mono_us())
@@ -131,7 +138,7 @@ class Peers:
             return
         self._met(hello)
         if hello.group:
-            conn.peer_id = hello.node_id
+            conn.peer_id, conn.peer_life = hello.node_id, hello.life
             self._incoming[hello.node_id] = conn
             link = self._links.get(hello.address)
             if link is not None and link.state is LinkState.IDLE:
@@ -152,7 +159,7 @@ class Peers:
     def take_frame(self, conn: Conn, frame: Frame) -> None:
         """A message on a connection that another node dialed."""
         if conn.peer_id:
-            self.take(conn.peer_id, frame)
+            self.take(conn.peer_id, frame, life=conn.peer_life)
 
     def dropped(self, conn: Conn) -> None:
         """Such a connection is gone."""
@@ -178,6 +185,7 @@ class Peers:
         self.host.peer_broken(node_id)
 
     def _met(self, hello: LeaderHelloHeader) -> None:
+        self._lives[hello.node_id] = hello.life
         if hello.address:
             self._addresses[hello.node_id] = hello.address
         if not hello.group and len(self.asking) < STRANGERS_MAX:
@@ -187,15 +195,20 @@ class Peers:
 
     # -- messages
 
-    def take(self, node_id: str, frame: Frame) -> None:
-        """A message of this node. What is not Raft's, or not its own, raises ProtocolError."""
+    def take(self, node_id: str, frame: Frame, *, life: str) -> None:
+        """A message of this node. What is not between nodes, or not its own, raises ProtocolError."""
+        if life != self._lives.get(node_id, life):
+            return  # said by a process that is no more
         message = message_of(frame)
         if message.source != node_id:
             text = f"a message of {message.source} on the connection of {node_id}"
             raise violation(ErrorCode.BAD_HEADER, text, frame)
-        self.host.step(message)
+        if isinstance(message, RepairAsk | RepairHas | RepairFetch | RepairPiece):
+            self.host.repair(message)
+        else:
+            self.host.step(message)
 
-    def send(self, messages: Iterable[PeerMessage]) -> None:
+    def send(self, messages: Iterable[NodeMessage]) -> None:
         """Put messages on their way, each to its target. They leave with `flush`."""
         lines: list[bytes] | None = None
         joined = b""

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import gc
 import resource
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ import uvloop
 
 from rollmq import __version__
 from rollmq.core.raft_ready import RaftSettings
-from rollmq.errors import GroupOfSeveral, PortNotUsable, RollmqError
+from rollmq.errors import GroupOfSeveral, PortNotUsable, RollmqError, StateDamaged
 from rollmq.node.cluster_node import ClusterNode
 from rollmq.node.connection import Connection
 from rollmq.node.door import Door
@@ -28,15 +29,31 @@ from rollmq.node.forming_host import FormingNode
 from rollmq.node.logs import EventLog
 from rollmq.node.peer_hello import PeerIdentity
 from rollmq.node.redirect import StaticFollower
-from rollmq.node.starting import OpenedState, Started, be_alone, open_state, start
+from rollmq.node.repairing import Repairing
+from rollmq.node.repairing_host import RepairingNode
+from rollmq.node.starting import (
+    DamagedState,
+    OpenedState,
+    Started,
+    be_alone,
+    mono_us,
+    open_damaged,
+    open_state,
+    start,
+)
+from rollmq.node.waiting_host import WaitingNode
+from rollmq.store.node_file import Identity
 from rollmq.store.opening import StoreOptions
-from rollmq.store.store import Store
 
 BACKLOG: Final = 1024
 """Connections that the system may hold before they are accepted: a crowd that comes back at once."""
 SWITCH_S: Final = 0.0005
 """How long the loop may go on while the store thread wants to run: the default, 5 ms, is longer than a write,
 and every commit would wait for it."""
+REPAIRS_MAX: Final = 3
+"""In a row: a directory that is refused again and again although it was repaired is for an operator."""
+ROUND_BITS: Final = 48
+"""Of the random number with which the rounds of a repair begin."""
 QUIET_S: Final = 5.0
 """How long a polite stop waits for what was decided to be on disk and said."""
 QUIET_LOOK_S: Final = 0.01
@@ -118,16 +135,32 @@ def serve(options: ServeOptions) -> None:
             _prepare_process()
             uvloop.run(_redirect(options, log))
             return
-        opened = open_state(options.state, options=options.store)
-        if options.has_no_peers:
-            be_alone(opened.store)
-        started = _load(options, opened, log) if opened.store.identity.group else None
+        found = _open(options, log)
+        started: Started | None = None
+        if isinstance(found, OpenedState):
+            if options.has_no_peers:
+                be_alone(found.store)
+            if found.store.identity.group:
+                started = _load(options, found, log)
         if options.is_alone and started is not None:
             _check_alone(started, options.state)
         _prepare_process()
-        uvloop.run(_run(options, opened, started, log))
+        uvloop.run(_run(options, found, started, log))
     finally:
         log.close()
+
+
+def _open(options: ServeOptions, log: EventLog) -> OpenedState | DamagedState:
+    """Raises StateError for what peers cannot repair, or if there are none."""
+    try:
+        return open_state(options.state, options=options.store)
+    except StateDamaged as error:
+        if options.is_alone:
+            raise
+        damaged = open_damaged(options.state, error, has_peers=not options.has_no_peers)
+        for place in error.places:
+            log("damage_found", node=damaged.identity.node_id, place=place)
+        return damaged
 
 
 def _load(options: ServeOptions, opened: OpenedState, log: EventLog) -> Started:
@@ -192,22 +225,27 @@ def _new_stop() -> Stop:
     return stop
 
 
-async def _run(options: ServeOptions, opened: OpenedState, started: Started | None, log: EventLog) -> None:
+async def _run(
+    options: ServeOptions, found: OpenedState | DamagedState, started: Started | None, log: EventLog
+) -> None:
     stop = _new_stop()
     way_in = WayIn()
     server = await _listen(options, way_in)
-    if started is None:
-        started = await _form(options, opened, way_in, stop, log)
+    if isinstance(found, DamagedState):
+        started = await _repair(options, found, way_in, stop, log)
+    elif started is None:
+        started = await _form(options, found, way_in, stop, log)
         if started is None:
-            server.close()
-            opened.store.close()
-            log("stopped", reason=stop.why)
-            return
+            found.store.close()
+    if started is None:
+        server.close()
+        log("stopped", reason=stop.why)
+        return
     node = ClusterNode(
         started,
         options.state,
         log=log,
-        me=_identity(options, started.store),
+        me=_identity(options, started.store.identity),
         peers=options.peers,
         archive=options.archive,
         on_stop=stop.ask,
@@ -240,30 +278,67 @@ async def _form(
     options: ServeOptions, opened: OpenedState, way_in: "WayIn", stop: Stop, log: EventLog
 ) -> Started | None:
     """Wait until the group is there (rule 8). None: somebody asked to stop before."""
-    forming = FormingNode(_identity(options, opened.store), options.peers, log=log, on_stop=stop.ask)
-    way_in.door = forming.door
-    stopping = asyncio.ensure_future(stop.wait())
-    either: set[asyncio.Future[Any]] = {stopping, forming.formed}
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    way_in.door = None
-    forming.close()
-    if not forming.formed.done():
+    me = _identity(options, opened.store.identity)
+    forming = FormingNode(me, options.peers, log=log, on_stop=stop.ask)
+    if not await _wait(forming, forming.formed, way_in, stop):
         return None
-    stopping.cancel()
     formed = forming.formed.result()
     opened.store.set_group(formed.group, formed.founders)
     log("group_formed", group=formed.group, founders=",".join(formed.founders))
     return _load(options, opened, log)
 
 
-def _identity(options: ServeOptions, store: Store) -> PeerIdentity:
+async def _repair(
+    options: ServeOptions, damaged: DamagedState, way_in: "WayIn", stop: Stop, log: EventLog
+) -> Started | None:
+    """Repair the directory from its peers, then start as ever (rule 7). None: somebody asked to stop."""
+    for _ in range(REPAIRS_MAX):
+        try:
+            repairing = Repairing(
+                damaged.disk,
+                damaged.identity,
+                first_round=secrets.randbits(ROUND_BITS),
+                now_us=mono_us(),
+                log=log,
+            )
+            me = _identity(options, damaged.identity)
+            node = RepairingNode(repairing, me, options.peers, log=log, on_stop=stop.ask)
+            log("ready", address=options.address, node=node.node_id, version=__version__, role=node.role)
+            is_repaired = await _wait(node, node.repaired, way_in, stop)
+        finally:
+            damaged.close()
+        if stop.failure is not None:
+            raise stop.failure
+        if not is_repaired:
+            return None
+        found = _open(options, log)
+        if isinstance(found, OpenedState):
+            return _load(options, found, log)
+        damaged = found
+    damaged.close()
+    raise damaged.error
+
+
+async def _wait(node: WaitingNode, ended: "asyncio.Future[Any]", way_in: "WayIn", stop: Stop) -> bool:
+    """Until it has what it waits for; False: somebody asked to stop before."""
+    way_in.door = node.door
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
+    way_in.door = None
+    node.close()
+    stopping.cancel()
+    return ended.done()
+
+
+def _identity(options: ServeOptions, identity: Identity) -> PeerIdentity:
     return PeerIdentity(
-        node_id=store.identity.node_id,
-        group=store.identity.group,
+        node_id=identity.node_id,
+        group=identity.group,
         group_name=options.group,
         address=options.advertise or options.address,
         token=options.token,
-        founders=store.identity.founders,
+        founders=identity.founders,
+        life=secrets.token_hex(8),
     )
 
 

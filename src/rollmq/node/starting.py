@@ -13,11 +13,15 @@ from pathlib import Path
 
 from rollmq.core.raft_ready import RaftSettings
 from rollmq.core.replica import Replica
-from rollmq.node.assembling import assemble, group_uuid
+from rollmq.errors import StateDamaged
+from rollmq.node.assembling import assemble, founders_of, group_uuid
 from rollmq.node.upkeep import name_snapshot
-from rollmq.store.disk import OsDisk
+from rollmq.store import layout
+from rollmq.store.disk import GuardedDisk, OsDisk
+from rollmq.store.node_file import Identity, read_identity
 from rollmq.store.opening import Recovered, StoreOptions
 from rollmq.store.store import Store
+from rollmq.store.survey import Surveyor
 
 IDS_BYTES = 16
 
@@ -59,6 +63,45 @@ def open_state(directory: Path, *, options: StoreOptions) -> OpenedState:
         disk, fresh_node_id=secrets.token_hex(IDS_BYTES), holder=str(os.getpid()), options=options
     )
     return OpenedState(store, disk, recovered)
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedState:
+    """A directory that its node cannot start from, and peers may be able to repair. It is locked."""
+
+    disk: GuardedDisk
+    identity: Identity
+    error: StateDamaged
+
+    def close(self) -> None:
+        """Give it back."""
+        self.disk.unlock()
+
+
+def open_damaged(directory: Path, error: StateDamaged, *, has_peers: bool) -> DamagedState:
+    """The same directory after it was refused with `error`, which is raised again if nobody can help: for a
+    node that is alone, and for one that does not know who it is."""
+    disk = GuardedDisk(OsDisk(directory))
+    try:
+        identity = read_identity(disk)
+    except StateDamaged:
+        raise error from None
+    if identity is None or not identity.group:
+        raise error
+    if disk.lock(layout.LOCK_FILE, str(os.getpid())) is not None:
+        raise error
+    damaged = DamagedState(disk, identity, error)
+    others = founders_of(identity) - {identity.node_id}
+    try:
+        if not others and not has_peers:
+            others = Surveyor(disk, identity).look().survey.voters - {identity.node_id}
+    except BaseException:
+        damaged.close()
+        raise
+    if not others and not has_peers:
+        damaged.close()
+        raise error
+    return damaged
 
 
 def be_alone(store: Store) -> None:

@@ -112,7 +112,7 @@ def _finish(disk: Disk, index: int, set_mark: Callable[[Mark], None]) -> None:
     """Each step may be repeated."""
     base = layout.base_name(index)
     if not disk.exists(base):
-        replace_file(disk, base, _blocks_of(disk, layout.snapshot_name(index)))
+        replace_file(disk, base, copied(disk, layout.snapshot_name(index)))
     set_mark(Mark(0, 0, index))
     for segment in reversed(layout.open_segments(disk)):
         disk.unlink(segment.name)
@@ -131,7 +131,7 @@ def _forget_intent(disk: Disk) -> None:
     disk.sync_folder(layout.ROOT)
 
 
-def _blocks_of(disk: Disk, name: str) -> Iterator[bytes]:
+def copied(disk: Disk, name: str) -> Iterator[bytes]:
     file = disk.open(name, "read")
     try:
         offset = 0

@@ -26,9 +26,23 @@ INSTALLING_FILE = "installing"
 """Names a snapshot of another node that is taking the place of everything before it; gone when it is done."""
 INCOMING_FILE = "snapshots/incoming.tmp"
 """A snapshot of another node, while it comes in."""
+REPAIRING_FILE = "repairing"
+"""Says that the end of the log is lost until a repair has made it sure: what is in wal/ may look whole."""
+PATCH_FILE = "wal/patch.tmp"
+"""A segment that is being put together from what is sound of it and lines of other nodes."""
 
 KNOWN_NAMES = frozenset(
-    {*FOLDERS, NODE_FILE, VOTE_FILE, SYNCED_FILE, LOCK_FILE, BALLAST_FILE, INSTALLING_FILE, "lost+found"}
+    {
+        *FOLDERS,
+        NODE_FILE,
+        VOTE_FILE,
+        SYNCED_FILE,
+        LOCK_FILE,
+        BALLAST_FILE,
+        INSTALLING_FILE,
+        REPAIRING_FILE,
+        "lost+found",
+    }
 )
 """What may lie in a state directory. `lost+found`: it may be the root of a file system of its own."""
 

@@ -156,6 +156,9 @@ def _open_locked(disk: GuardedDisk, fresh_node_id: str, options: StoreOptions) -
     identity = read_identity(disk) or _begin(disk, fresh_node_id)
     if disk.exists(layout.INSTALLING_FILE):
         finish_install(disk)
+    if disk.exists(layout.REPAIRING_FILE):
+        reason = "a repair from the other nodes was begun and did not end"
+        raise StateDamaged(path=disk.path_of(layout.REPAIRING_FILE), reason=reason)
     hard_state, mark = read_vote(disk), read_mark(disk)
     if hard_state is None or mark is None:
         missing = layout.VOTE_FILE if hard_state is None else layout.SYNCED_FILE
@@ -229,7 +232,7 @@ def _open_wal(
         if not scan.name.startswith(f"{layout.WAL}/"):
             continue
         file = disk.open(scan.name, "edit")
-        _make_durable(file, _synced_bytes(scan, mark), scan.good_bytes)
+        make_durable(file, _synced_bytes(scan, mark), scan.good_bytes)
         segments.append(
             OpenSegment(
                 file=file,
@@ -261,7 +264,7 @@ def _synced_bytes(scan: SegmentScan, mark: Mark) -> int:
     return mark.bytes if mark.first == scan.first_index else 0
 
 
-def _make_durable(file: DiskFile, synced_bytes: int, end: int) -> None:
+def make_durable(file: DiskFile, synced_bytes: int, end: int) -> None:
     """The last process may have died between a write and its fsync: seen is not yet durable.
 
     Or its fsync failed. Then the kernel may hold these pages as clean although the disk never got them, and

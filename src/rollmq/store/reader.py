@@ -33,6 +33,18 @@ class LogReader:
         segments = self._wal.segments
         return segments[0].first_index if segments else self._wal.next_index
 
+    def ranges(self) -> list[tuple[int, int]]:
+        """The entries that are here, as (first, last), in order and joined."""
+        files = [(each.first_index, each.last_index or 0) for each in tuple(self._wal.sealed)]
+        files += [(each.first_index, each.next_index - 1) for each in tuple(self._wal.segments)]
+        found: list[tuple[int, int]] = []
+        for first, last in files:
+            if found and found[-1][1] + 1 == first:
+                found[-1] = (found[-1][0], last)
+            else:
+                found.append((first, last))
+        return found
+
     def read_lines(self, first: int, bytes_max: int) -> list[bytes]:
         """Lines from entry `first` on: at least one, no more than `bytes_max` after that, none beyond the
         segment's end; none at all when `first` is the next entry to be written.

@@ -82,6 +82,8 @@ class SegmentScan:
     last_at_us: int
     size_bytes: int = 0
     good_bytes: int = 0
+    sound_end: int = 0
+    """Where the last sound line behind the first damage ends; 0 if there is none."""
     lines_read: int = 0
     marker: SnapshotMarker | None = None
     """Its last line, if that is a marker: the segment is complete."""
@@ -195,6 +197,8 @@ class _Scanner:
                         visit(event, piece + b"\n")
                     if not scan.damages_count:
                         scan.offsets.add(event.index, offset)
+                    else:
+                        scan.sound_end = offset + len(piece) + 1
             offset += len(piece) + 1
             self._offset = offset
 

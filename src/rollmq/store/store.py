@@ -175,6 +175,10 @@ class Store:
         """The oldest entry that can be read."""
         return self._reader.first_index
 
+    def ranges(self) -> list[tuple[int, int]]:
+        """The entries that can be read, as (first, last), in order."""
+        return self._reader.ranges()
+
     def read_lines(self, first: int, bytes_max: int) -> list[bytes]:
         """Lines from entry `first` on, at least one unless it is the next to be written; see LogReader."""
         self._disk.assert_alive()

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rollmq.wire import headers, job_headers, peer_headers
+from rollmq.wire import headers, job_headers, peer_headers, repair_headers
 from rollmq.wire.message import MsgType
 
 
@@ -60,6 +60,10 @@ MESSAGES: Final[Mapping[MsgType, MessageRow]] = {
     MsgType.ACK_DONE: MessageRow(job_headers.AckDoneHeader),
     MsgType.LEADER_IS: MessageRow(headers.LeaderIsHeader),
     MsgType.TIMEOUT_NOW: MessageRow(peer_headers.TimeoutNowHeader, subject="cluster.<group>.vote"),
+    MsgType.REPAIR_ASK: MessageRow(repair_headers.RepairAskHeader, subject="cluster.<group>.repair"),
+    MsgType.REPAIR_HAS: MessageRow(repair_headers.RepairHasHeader, subject="cluster.<group>.repair"),
+    MsgType.REPAIR_FETCH: MessageRow(repair_headers.RepairFetchHeader, subject="cluster.<group>.repair"),
+    MsgType.REPAIR_PIECE: MessageRow(repair_headers.RepairPieceHeader, subject="cluster.<group>.repair"),
 }
 
 _TYPES = frozenset(

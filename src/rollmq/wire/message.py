@@ -20,7 +20,7 @@ NO_ID: Final = bytes(16)
 
 
 class MsgType(IntEnum):
-    """The `type` byte of a frame. Codes never change their meaning; 34 to 255 are free."""
+    """The `type` byte of a frame. Codes never change their meaning; 37 to 255 are free."""
 
     HELLO_CLIENT = 1
     HELLO_WORKER = 2
@@ -52,6 +52,10 @@ class MsgType(IntEnum):
     ACK_DONE = 28
     LEADER_IS = 29
     TIMEOUT_NOW = 32
+    REPAIR_ASK = 33
+    REPAIR_HAS = 34
+    REPAIR_FETCH = 35
+    REPAIR_PIECE = 36
 
 
 class Frame(msgspec.Struct, gc=False):

@@ -1,19 +1,27 @@
-"""Raft messages to frames and back. The core knows no bytes, and this knows no rule of Raft.
+"""Messages between nodes to frames and back: Raft's, and those of a repair.
+
+The core knows no bytes, and this knows no rule of the core.
 
 The numbers of a message are its header; lines and chunks are the payload, the very bytes. A message
 that does not fit together is a ProtocolError; whether it is true is for the core to judge.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from rollmq import limits
 from rollmq.core import raft_messages as raft
+from rollmq.core import repair_messages as mend
 from rollmq.errors import ProtocolError
 from rollmq.wire import peer_headers as wire
+from rollmq.wire import repair_headers as repair
 from rollmq.wire.codec import HEAD, LENGTH_MIN, encode_header, header_of
 from rollmq.wire.error_codes import ErrorCode, violation
 from rollmq.wire.message import NO_ID, Frame, MsgType, type_name
+
+NodeMessage: TypeAlias = raft.PeerMessage | mend.RepairMessage
+"""What nodes say to each other once they know who the other is."""
+_WITH_DATA: Final = (raft.InstallSnapshot, mend.RepairPiece)
 
 
 class PeerRow(NamedTuple):
@@ -34,24 +42,28 @@ PEER_ROWS: Final = (
     PeerRow(raft.TimeoutNow, MsgType.TIMEOUT_NOW, wire.TimeoutNowHeader, "vote"),
     PeerRow(raft.InstallSnapshot, MsgType.INSTALL_SNAPSHOT, wire.InstallSnapshotHeader, "snapshot"),
     PeerRow(raft.InstallSnapResp, MsgType.INSTALL_SNAP_RESP, wire.InstallSnapRespHeader, "snapshot"),
+    PeerRow(mend.RepairAsk, MsgType.REPAIR_ASK, repair.RepairAskHeader, "repair"),
+    PeerRow(mend.RepairHas, MsgType.REPAIR_HAS, repair.RepairHasHeader, "repair"),
+    PeerRow(mend.RepairFetch, MsgType.REPAIR_FETCH, repair.RepairFetchHeader, "repair"),
+    PeerRow(mend.RepairPiece, MsgType.REPAIR_PIECE, repair.RepairPieceHeader, "repair"),
 )
 _BY_MESSAGE: Final[Mapping[type[raft.Message], PeerRow]] = {row.message: row for row in PEER_ROWS}
 _BY_TYPE: Final[Mapping[int, PeerRow]] = {int(row.kind): row for row in PEER_ROWS}
 
 
-def frame_of(message: raft.PeerMessage, *, group: str) -> Frame:
+def frame_of(message: NodeMessage, *, group: str) -> Frame:
     """The frame that carries a Raft message; `group` is the group's name in the subject."""
     row = _BY_MESSAGE[type(message)]
     extra, payload = {}, b""
     if isinstance(message, raft.AppendEntries):
         extra, payload = {"lines_count": len(message.lines)}, b"".join(message.lines)
-    elif isinstance(message, raft.InstallSnapshot):
+    elif isinstance(message, _WITH_DATA):
         payload = message.data
     header = encode_header(_copy(row.header, message, extra))
     return Frame(row.kind, subject=f"cluster.{group}.{row.topic}", header=header, payload=payload)
 
 
-def parts_of(message: raft.PeerMessage, *, group: str, lines: bytes | None = None) -> tuple[bytes, bytes]:
+def parts_of(message: NodeMessage, *, group: str, lines: bytes | None = None) -> tuple[bytes, bytes]:
     """The same as the bytes of a frame, in two parts: what comes before the payload, and the payload.
 
     `lines` are the message's lines joined, for a sender who has them: they go to several followers.
@@ -61,7 +73,7 @@ def parts_of(message: raft.PeerMessage, *, group: str, lines: bytes | None = Non
     if isinstance(message, raft.AppendEntries):
         extra = {"lines_count": len(message.lines)}
         payload = b"".join(message.lines) if lines is None else lines
-    elif isinstance(message, raft.InstallSnapshot):
+    elif isinstance(message, _WITH_DATA):
         payload = message.data
     header = encode_header(_copy(row.header, message, extra))
     subject = f"cluster.{group}.{row.topic}".encode()
@@ -71,7 +83,7 @@ def parts_of(message: raft.PeerMessage, *, group: str, lines: bytes | None = Non
     return head + subject + header, payload
 
 
-def message_of(frame: Frame) -> raft.PeerMessage:
+def message_of(frame: Frame) -> NodeMessage:
     """The Raft message in a frame. Raises ProtocolError, never anything else."""
     row = _BY_TYPE.get(frame.type)
     if row is None:
@@ -84,7 +96,9 @@ def message_of(frame: Frame) -> raft.PeerMessage:
     elif isinstance(header, wire.InstallSnapshotHeader):
         _check_chunk(frame, header)
         extra = {"data": frame.payload}
-    return cast(raft.PeerMessage, _copy(row.message, header, extra))
+    elif isinstance(header, repair.RepairPieceHeader):
+        extra = {"data": frame.payload}
+    return cast(NodeMessage, _copy(row.message, header, extra))
 
 
 def _copy(target: type[Any], source: object, extra: Mapping[str, object]) -> Any:

@@ -31,6 +31,8 @@ class LeaderHelloHeader(VersionHeader, frozen=True, kw_only=True):
     """Ids of the members, learners too, as the committed log says."""
     wall_us: Number = 0
     """Its wall clock, to tell clocks that are far apart."""
+    life: NameOrNone = ""
+    """Another one for each process of a node: what an earlier one said is dropped from then on."""
     token: Text = ""
     """Secret of the group, when one is set."""
 

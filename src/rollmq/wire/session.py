@@ -26,7 +26,9 @@ from rollmq.wire.message import Frame, MsgType, type_name
 from rollmq.wire.session_table import HELLOS, LEGAL, Direction, Role, State
 
 _KNOWN = frozenset(int(kind) for kind in MsgType)
-_PAYLOAD_OF_LINES = frozenset({int(MsgType.APPEND_ENTRIES), int(MsgType.LOG_CHUNK)})
+_PAYLOAD_OF_LINES = frozenset(
+    {int(MsgType.APPEND_ENTRIES), int(MsgType.LOG_CHUNK), int(MsgType.REPAIR_PIECE)}
+)
 _MOVING = frozenset({*map(int, HELLOS), int(MsgType.GOODBYE), int(MsgType.NOT_LEADER), int(MsgType.ERROR)})
 
 

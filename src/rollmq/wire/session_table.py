@@ -60,6 +60,10 @@ RAFT: Final = frozenset(
         M.TIMEOUT_NOW,
         M.READ_LOG,
         M.LOG_CHUNK,
+        M.REPAIR_ASK,
+        M.REPAIR_HAS,
+        M.REPAIR_FETCH,
+        M.REPAIR_PIECE,
     }
 )
 """Between peers either side may lead. ReadLog and LogChunk: a node takes from another what it misses."""

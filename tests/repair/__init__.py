@@ -1,0 +1,1 @@
+"""Damaged nodes of a group, repaired from their peers, without a network."""
