@@ -283,16 +283,30 @@ class Repair:
         )
 
     def _fetch_lines(self, hole: Hole, now_us: int) -> RepairFetch | None:
-        first_index, last_index, check_index, check_term = hole
+        first_index, last_index = hole.first_index, hole.last_index
         for node_id, answer in sorted(self.heard.items()):
             has_them = any(first <= first_index <= last for first, last in answer.ranges)
             is_trusted = node_id not in self._distrusted
             if has_them and is_trusted and (node_id, first_index) not in self._refused:
-                fetch = RepairFetch(
-                    self._node_id, node_id, 0, first_index, last_index, check_index, check_term
-                )
-                return self._fetching(fetch, now_us)
+                check = self._check_for(hole, answer)
+                if check is not None:
+                    fetch = RepairFetch(self._node_id, node_id, 0, first_index, last_index, *check)
+                    return self._fetching(fetch, now_us)
         return None
+
+    def _check_for(self, hole: Hole, answer: RepairHas) -> tuple[int, int] | None:
+        """By which entry this peer may see that its log is the same: the one behind the hole, or, should that
+        be damaged there, the next that both have (5.3: then all before it are equal). None: there is none."""
+        if hole.check_index <= hole.last_index or not answer.ranges:
+            return hole.check_index, hole.check_term
+        shared = [
+            (max(ours.first_index, first), ours.term)
+            for ours in self.survey.ranges
+            if ours.first_index > hole.last_index
+            for first, last in answer.ranges
+            if max(ours.first_index, first) <= min(ours.last_index, last)
+        ]
+        return min(shared, default=None)
 
     def _fetch_snapshot(self, now_us: int, *, beyond: int) -> RepairFetch | None:
         """The newest that a peer has; `beyond`: what it must hold at least."""
