@@ -92,22 +92,9 @@ class ClusterNode:
             flush=self.door.flush,
             group=self.group,
         )
-        self._rebuilder = Rebuilder(
-            self.replica,
-            self.store,
-            self._store_thread,
-            log=log,
-            done=self.begin_turn,
-            on_failure=on_failure,
-        )
-        self._installer = Installer(
-            self.replica,
-            self.store,
-            self._store_thread,
-            log=log,
-            begin_turn=self.begin_turn,
-            on_failure=on_failure,
-        )
+        parts = (self.replica, self.store, self._store_thread)
+        self._rebuilder = Rebuilder(*parts, log=log, done=self.begin_turn, on_failure=on_failure)
+        self._installer = Installer(*parts, log=log, begin_turn=self.begin_turn, on_failure=on_failure)
         self._help = RepairHelp(self.replica.raft, self.store, log=log, send=self._send_help)
         self._dialer = Dialer()
         self.peers = Peers(
