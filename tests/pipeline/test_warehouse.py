@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -120,6 +121,22 @@ def test_only_the_open_part_of_a_divided_table_is_replaced(tmp_path: Path) -> No
     rows = _rows(house, ATTEMPTS, house.published().versions["attempts"])
     assert sorted(row["job_id"] for row in rows) == ["closed1", "closed2", "open2"]
     assert {str(row["closed_date"]) for row in rows} == {"2026-01-01", "None"}
+
+
+def test_texts_too_long_for_a_files_own_bounds_are_looked_at(tmp_path: Path) -> None:
+    """Writers leave out the bounds of very long texts; without any a reader would leave out the file."""
+    house = Warehouse(tmp_path)
+    with house.run() as run:
+        path = Path(run.staging("r"))
+        path.mkdir(parents=True)
+        rows = pa.Table.from_pylist([{"group": "g", "raw": "x" * 9_000}, {"group": "g"}], REJECTS.arrow)
+        pq.write_table(rows, path / "part-0.parquet", write_statistics=["group"])
+        run.add(REJECTS, str(path))
+        run.publish({})
+    dataset = house.dataset(REJECTS, house.published())
+    assert dataset.count_rows(filter=pc.field("raw") == "x" * 9_000) == 1
+    assert dataset.count_rows(filter=pc.field("raw").is_null()) == 1
+    assert dataset.count_rows(filter=pc.field("line").is_null()) == 2
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from rollmq.pipeline.tables import Table
 
 NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 Within: TypeAlias = Mapping[str, tuple[Any, Any]]
-"""Of columns with statistics, the least and the greatest value that are wanted."""
+"""Of columns, the least and the greatest value that are wanted."""
 EVERYTHING: Final[Mapping[str, tuple[Any, Any]]] = {}
 COMPACT_FILES: Final = 64
 """From so many files smaller than half of COMPACT_BYTES on, they are made into few."""
@@ -182,21 +182,51 @@ class DeltaFolder:
         )
 
     def _statistics(self, path: Path) -> dict[str, Any]:
+        """Of every plain column the least and the greatest value and how many are null, from the file's end.
+
+        Of every one: readers take a column without bounds for one in which nothing compares, and would leave
+        out files that hold what they look for.
+        """
         meta = pq.read_metadata(path)
-        names = [meta.schema.column(number).path for number in range(meta.num_columns)]
-        least: dict[str, Any] = {}
-        greatest: dict[str, Any] = {}
-        for name in self.table.statistics:
-            column = names.index(name)
-            found = [meta.row_group(group).column(column).statistics for group in range(meta.num_row_groups)]
-            known = [each for each in found if each is not None and each.has_min_max]
-            if known and len(known) == len(found):
-                least[name] = _json_value(min(each.min for each in known))
-                greatest[name] = _json_value(max(each.max for each in known))
-        return {"numRecords": meta.num_rows, "minValues": least, "maxValues": greatest, "nullCount": {}}
+        numbers = {meta.schema.column(each).path: each for each in range(meta.num_columns)}
+        told: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+        for name, kind in self.table.columns.items():
+            if kind == "binary" or name not in numbers:
+                continue  # nested, or in the path
+            bounds = _bounds(path, meta, name, numbers[name])
+            told["nullCount"][name] = bounds.nulls
+            if bounds.nulls < meta.num_rows:
+                told["minValues"][name] = _json_value(bounds.least)
+                told["maxValues"][name] = _json_value(bounds.greatest)
+        return {"numRecords": meta.num_rows, **told}
 
     def _schema(self) -> Any:
         return Schema.from_arrow(self.table.arrow)
+
+
+class _Bounds(NamedTuple):
+    """What a column's values in one file are within; nothing when all are null."""
+
+    nulls: int
+    least: Any
+    greatest: Any
+
+
+def _bounds(path: Path, meta: Any, name: str, number: int) -> _Bounds:
+    found = [meta.row_group(each).column(number).statistics for each in range(meta.num_row_groups)]
+    if all(each is not None and each.has_null_count for each in found):
+        filled = [each for each in found if each.num_values]
+        if all(each.has_min_max for each in filled):
+            least = min((each.min for each in filled), default=None)
+            return _Bounds(
+                sum(each.null_count for each in found),
+                least,
+                max((each.max for each in filled), default=None),
+            )
+    # Writers say nothing of texts that are very long: then the values themselves are looked at.
+    column = pq.read_table(path, columns=[name], partitioning=None).column(0)
+    ends = pc.min_max(column).as_py()
+    return _Bounds(column.null_count, ends["min"], ends["max"])
 
 
 def _value_in(name: str, partition: str) -> str | None:

@@ -88,6 +88,8 @@ class History:
     ) -> None:
         self.spark = spark
         self.warehouse = warehouse
+        # Spark's own default is an older type, without bounds in the files, that others read as nanoseconds.
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         self._step = on_step or (lambda _name: None)
         """Told in words what begins now: a long run shows it."""
 

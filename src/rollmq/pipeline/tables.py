@@ -21,8 +21,6 @@ class Table:
     name: str
     columns: Mapping[str, str]
     partition: str = ""
-    statistics: tuple[str, ...] = ()
-    """Columns whose least and greatest value each file tells, so that readers leave files out."""
 
     @property
     def ddl(self) -> str:
@@ -44,7 +42,6 @@ class Table:
 EVENTS: Final = Table(
     "events",
     {name: kind for name, kind in COLUMNS.items() if name not in NOT_IN_EVENTS},
-    statistics=("group", "index", "at_us", "job_id"),
 )
 PAYLOADS: Final = Table(
     "payloads",
@@ -59,7 +56,6 @@ PAYLOADS: Final = Table(
         "content_type": "string",
         "key_id": "string",
     },
-    statistics=("group", "index", "job_id"),
 )
 REJECTS: Final = Table(
     "rejects",
@@ -73,7 +69,6 @@ REJECTS: Final = Table(
         "line": "bigint",
         "raw": "string",
     },
-    statistics=("group", "index"),
 )
 
 JOB_EVENT: Final[Mapping[str, str]] = {
@@ -148,7 +143,6 @@ ATTEMPTS: Final = Table(
         "closed_date": "date",
     },
     partition="closed_date",
-    statistics=("group", "job_id", "assign_index", "assigned_at", "exec"),
 )
 
 _JOB: Final[Mapping[str, str]] = {
@@ -186,7 +180,6 @@ JOBS_CLOSED: Final = Table(
     "jobs_closed",
     {**_JOB, "closed_index": "bigint", "closed_at": "timestamp", "closed_date": "date"},
     partition="closed_date",
-    statistics=("group", "job_id", "enqueue_index", "closed_index", "exec"),
 )
 
 VIOLATIONS: Final = Table(
