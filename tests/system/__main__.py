@@ -4,6 +4,8 @@ python -m tests.system storm [--seconds N] [--each N] [--nodes 1|3] [--from SEED
 """
 
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -30,6 +32,9 @@ def main() -> None:
 @click.option("--verbose", is_flag=True, help="Tell every round.")
 def storm(seconds: float | None, each: float, nodes: str, first: int | None, verbose: bool) -> None:
     """Seeds in a row."""
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # all processes end with this one
     first = int(time.time()) if first is None else first
     sizes = [1, 3] if nodes == "both" else [int(nodes)]
     begin_s, total, rounds = time.monotonic(), Counter[str](), 0
