@@ -59,6 +59,7 @@ class Weather:
             Fault(2, "kill worker", self.kill_worker),
             Fault(2, "kill client", self.kill_client),
             Fault(1, "stop worker", self.stop_worker),
+            Fault(1, "stop client", self.stop_client),
             Fault(1, "stop leader", partial(self.stop_nodes, "leader")),
             Fault(1, "cut leader from others", partial(self.cut_off_others, "leader")),
             Fault(1, "reset others", self.reset_others),
@@ -217,11 +218,18 @@ class Weather:
 
     def stop_worker(self) -> None:
         """SIGSTOP, and back."""
-        member = self.chance.choice(self.crew.workers)
+        self._stop(self.chance.choice(self.crew.workers))
+        self.counts["stops of workers"] += 1
+
+    def stop_client(self) -> None:
+        """SIGSTOP, and back."""
+        self._stop(self.chance.choice(self.crew.clients))
+        self.counts["stops of clients"] += 1
+
+    def _stop(self, member: Member) -> None:
         member.signal(signal.SIGSTOP)
         self.pause(3 * PAUSE_S_MAX)
         member.signal(signal.SIGCONT)
-        self.counts["stops of workers"] += 1
 
     # -- the network
 
