@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from rollmq import limits
+from rollmq.cli.connecting import as_name
 from rollmq.core.raft_ready import RaftSettings
 from rollmq.errors import RollmqError
 from rollmq.node.archive_place import without_secrets
@@ -14,10 +15,32 @@ from rollmq.store.opening import StoreOptions
 MIB = 1024 * 1024
 PORT = click.IntRange(1, 65535)
 PATH = click.Path(path_type=Path)
+EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 class ServeRefused(RollmqError):
     """The node was not started, because the options do not fit together or to the directory."""
+
+
+def as_host(value: str) -> str:
+    """What to listen at. Nothing would be everything, and nobody means that."""
+    if not value.strip():
+        raise click.BadParameter("it is empty; 0.0.0.0 is every address of this machine.")
+    return value
+
+
+def as_address(value: str) -> str:
+    """Where others are sent; empty stays empty."""
+    host, _, port = value.rpartition(":")
+    is_host = host.isprintable() and bool(host) and not {" ", ","} & set(host)
+    if value and not (is_host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise click.BadParameter(f"{value!r} is no HOST:PORT.")
+    return value
+
+
+def as_addresses(value: str) -> list[str]:
+    """Several, with commas between them."""
+    return [as_address(each.strip()) for each in value.split(",") if each.strip()]
 
 
 @click.command(
@@ -32,7 +55,9 @@ It logs `event=ready` to stderr when it accepts connections, and stops politely 
 Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usage."""
 )
 @click.argument("port", type=PORT)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, type=as_host, metavar="H", help="Address to listen at."
+)
 @click.option("--state", default=Path("state"), show_default=True, type=PATH, help="Directory of its state.")
 @click.option(
     "--role",
@@ -42,9 +67,15 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
     help="auto: alone, or with --peers in a group, which elects its leader. leader: a group of one. "
     "follower: stores nothing, sends everybody to --leader.",
 )
-@click.option("--group", default="default", show_default=True, help="The group's name.")
 @click.option(
-    "--peers", default="", metavar="H:P,…", help="Where all nodes of the group are; itself may be among them."
+    "--group", default="default", show_default=True, type=as_name, metavar="NAME", help="The group's name."
+)
+@click.option(
+    "--peers",
+    default="",
+    type=as_addresses,
+    metavar="H:P,…",
+    help="Where all nodes of the group are; itself may be among them.",
 )
 @click.option(
     "--heartbeat-ms",
@@ -62,8 +93,12 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
     metavar="MIN MAX",
     help="Silence of the leader before an election, by chance between these.",
 )
-@click.option("--leader", default="", metavar="H:P", help="Of a static follower: where the leader is.")
-@click.option("--advertise", default="", metavar="H:P", help="What others are told, if not HOST:PORT.")
+@click.option(
+    "--leader", default="", type=as_address, metavar="H:P", help="Of a static follower: where the leader is."
+)
+@click.option(
+    "--advertise", default="", type=as_address, metavar="H:P", help="What others are told, if not HOST:PORT."
+)
 @click.option(
     "--assign",
     type=click.Choice(["strict", "eager"]),
@@ -116,7 +151,7 @@ def serve(
     state: Path,
     role: str,
     group: str,
-    peers: str,
+    peers: list[str],
     heartbeat_ms: int,
     election_ms: tuple[int, int],
     leader: str,
@@ -135,6 +170,10 @@ def serve(
 
     if (role == "follower") != bool(leader):
         raise click.UsageError("--role follower and --leader H:P go together")
+    if leader and leader in (f"{host}:{port}", advertise):
+        raise click.UsageError(f"--leader {leader} is this very node: it would send everybody to itself")
+    if peers and host in EVERY_ADDRESS and not advertise:
+        raise click.UsageError(f"--host {host} is no place to send others to: give --advertise HOST:PORT too")
     if leader and archive:
         raise click.UsageError("--archive: a static follower has no history to ship")
     raft = _raft_settings(heartbeat_ms, *election_ms)
@@ -154,7 +193,7 @@ def serve(
             advertise=advertise,
             leader=leader,
             group=group,
-            peers=tuple(_addresses(peers)),
+            peers=tuple(peers),
             raft=raft,
             is_alone=role == "leader",
             token=_token(token_file),
@@ -173,15 +212,6 @@ def _raft_settings(heartbeat_ms: int, election_min_ms: int, election_max_ms: int
         election_us_min=election_min_ms * 1000,
         election_us_max=election_max_ms * 1000,
     )
-
-
-def _addresses(text: str) -> list[str]:
-    found = [each.strip() for each in text.split(",") if each.strip()]
-    for each in found:
-        host, _, port = each.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise click.UsageError(f"--peers: {each!r} is no HOST:PORT")
-    return found
 
 
 def _archive(archive: str) -> str:
