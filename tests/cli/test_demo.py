@@ -3,13 +3,14 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from rollmq.cli.demo import command
+from rollmq.cli.demo import cast, command
 from rollmq.cli.demo.load import POISON_AT, Part, Receipt, plan
 from rollmq.cli.demo.proof import Figures, Replicas, Told, compare, compare_replicas, read_log
 from rollmq.cli.demo.story import QUICK, Ending
@@ -23,6 +24,7 @@ DEMO_S = 240.0
 STATE_IN = re.compile(r"ports ([\d, ]+); their state is in (\S+)")
 
 
+@pytest.mark.slow
 def test_the_short_story_ends_well_and_leaves_nothing() -> None:
     words = [sys.executable, "-m", "rollmq", "demo", "--quick", "--json"]
     played = subprocess.run(
@@ -162,3 +164,19 @@ def test_a_directory_that_holds_something_is_not_taken(tmp_path: Path) -> None:
     result = run("demo", "--keep", tmp_path)
     assert result.exit_code == 2
     assert "Name a new or an empty directory" in result.output
+
+
+def test_a_node_that_cannot_start_is_told_with_its_own_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = [*cast.free_ports(2), taken.getsockname()[1]]
+        monkeypatch.setattr(cast, "free_ports", lambda _count: ports)
+        result = run("demo", "--keep", tmp_path / "kept")
+    assert result.exit_code == 1
+    assert "n3 ended with exit code 1. It said last:" in result.stderr
+    assert "another process listens there" in result.stderr
+    assert str(tmp_path / "kept") in result.stderr
+    assert (tmp_path / "kept" / "n3.log").exists()

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -158,9 +158,10 @@ class Cast:
         page = await self.ask("workers")
         return {row["worker_id"]: row["held"] for row in page["workers"]}
 
-    def check(self) -> None:
-        """Who ended by itself will not do what is waited for: say why, at once. Raises DemoFailed."""
-        for player in (*self.nodes, *self.workers):
+    def check(self, players: Iterable[Player] | None = None) -> None:
+        """Who ended by itself will not do what is waited for: say why, at once. Raises DemoFailed. Without
+        `players` of the nodes: a worker may fall in the story."""
+        for player in self.nodes if players is None else players:
             if player.fell:
                 lines = player.last_lines()
                 raise DemoFailed(f"{player.name} {player.how_it_ended()}. It said last:\n{lines}\n")

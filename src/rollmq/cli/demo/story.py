@@ -20,6 +20,9 @@ from rollmq.limits import WORKER_GRACE_US
 
 GENERAL_WORKERS: Final = 3
 SHOW_EVERY_S: Final = 0.1
+STORY_S: Final = 200.0
+JOBS_PER_S_MIN: Final = 100
+"""How long it may take at most: a hang is told, and not waited for."""
 HELD_MIN: Final = 2
 """Jobs in the hands of the worker that is killed: it is to be killed at work."""
 PACED_SHARE: Final = 0.75
@@ -71,7 +74,18 @@ class Story:
         """The poison has been set aside: its worker will not be brought down again."""
 
     async def play(self) -> Ending:
-        """From the first process to the verdict."""
+        """From the first process to the verdict. Raises DemoFailed."""
+        limit_s = STORY_S + self._script.jobs / JOBS_PER_S_MIN
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._play()
+        except TimeoutError as error:
+            told = self._screen.lines[-1].text
+            raise DemoFailed(
+                f"it did not come to its end within {limit_s:g} s. The last was: {told}."
+            ) from error
+
+    async def _play(self) -> Ending:
         script = self._script
         await self._open()
         load = Load(
@@ -117,7 +131,7 @@ class Story:
     async def _wait_for_workers(self, count: int) -> None:
         end_s = time.monotonic() + PATIENCE_S
         while len(await self.cast.workers_connected()) < count:
-            self.cast.check()
+            self.cast.check((*self.cast.nodes, *self.cast.workers))
             if time.monotonic() > end_s:
                 raise DemoFailed(f"of {count} workers not all were connected within {PATIENCE_S:g} s.")
             await asyncio.sleep(SHOW_EVERY_S)
