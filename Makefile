@@ -6,7 +6,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 STAMP := .venv/.setup-done
 
-.PHONY: help setup demo test check fix storm storm-real plant bench compiled fuzz
+.PHONY: help setup demo test check fix storm storm-real storm-members plant bench compiled fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,9 @@ storm: setup ## simulator seeds until stopped, groups and single nodes in turns 
 
 storm-real: setup ## real processes killed, stopped and cut off at random until stopped (SECONDS=n, NODES=1 or 3)
 	$(PY) -m tests.system storm $(if $(SECONDS),--seconds $(SECONDS)) $(if $(NODES),--nodes $(NODES))
+
+storm-members: setup ## members of a real group change while its nodes are killed (ROUNDS=n)
+	$(PY) -m tests.group.members_storm $(if $(ROUNDS),--rounds $(ROUNDS))
 
 plant: setup ## apply known bugs one by one: each must turn its test red
 	$(PY) -m tests.plant
