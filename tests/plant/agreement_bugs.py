@@ -15,9 +15,16 @@ DIFFERING: Final = (
     Bug(
         "a marker over other bytes is confirmed",
         CORE + "replica.py",
-        "        if event.segment_digest != digest.hexdigest():\n            self.raft.refuse_marker(index)\n",
+        "            if refused:\n                self.raft.refuse_marker(refused)\n",
         "",
         (AGREE + "test_a_refuser_confirms_nothing_from_the_marker_on_and_says_which_it_refuses",),
+    ),
+    Bug(
+        "a node that has just started confirms markers without a look",
+        "src/rollmq/core/replica.py",
+        "if not self._is_rebuilding else ()) + self._log_end\n",
+        "if not self._is_rebuilding else ())\n",
+        (AGREE + "test_a_node_that_has_just_started_judges_markers_before_it_has_applied_its_log",),
     ),
     Bug(
         "a refused marker stays in the log",

@@ -360,9 +360,9 @@ TAKING_OVER: Final = (
     ),
     Bug(
         "a marker is judged by a state that is about to be dropped",
-        CORE + "replica.py",
-        "        if log.cut_from is not None and log.cut_from < digest.next_index:\n",
-        "        if False:\n",
+        CORE + "agreement.py",
+        "is_cut = log.cut_from is not None and log.cut_from < digest.next_index\n",
+        "is_cut = False\n",
         (
             REPLICA
             + "test_rollback.py::test_a_marker_that_comes_in_the_turn_of_a_cut_is_not_refused_for_what_was_cut",

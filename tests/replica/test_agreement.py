@@ -1,9 +1,14 @@
 """Rule 5: a replica that is another one than the group's is found at the next marker, and stops."""
 
+from rollmq.core.line import decode_line
+from rollmq.core.machine import Machine
+from rollmq.core.raft import RaftCore
+from rollmq.core.raft_log import RaftLog
 from rollmq.core.raft_messages import PeerMessage
-from rollmq.core.raft_ready import Role
+from rollmq.core.raft_ready import HardState, RaftSettings, Role
+from rollmq.core.replica import Replica
 from rollmq.errors import ReplicaDiverged
-from tests.replica.trio import Member, Trio
+from tests.replica.trio import GROUP, Member, Trio
 
 
 class Stopping(Trio):
@@ -133,6 +138,48 @@ def test_what_was_refused_of_one_leader_is_no_reproach_to_the_next() -> None:
     assert new.replica.raft.commit_index >= marker
     assert trio.stopped == {}
     assert odd.lines == other.lines
+
+
+def restarted(trio: Stopping, member: Member) -> None:
+    """Its process is a new one: the log is on its disk, nothing of it is applied or in memory."""
+    old, runs = member.replica.raft, list[tuple[int, int]]()
+    for index, line in enumerate(member.lines, start=1):
+        term = decode_line(line).term
+        if not runs or runs[-1][1] != term:
+            runs.append((index, term))
+    log = RaftLog(term_runs=runs, last_index=len(member.lines), tail_bytes_max=1 << 20)
+    raft = RaftCore(
+        node_id=member.node_id,
+        voters=frozenset(trio.node_ids),
+        hard_state=HardState(old.term, old.voted_for),
+        log=log,
+        settings=RaftSettings(),
+        chance=trio.chance.random,
+        now_us=trio.now_us,
+    )
+    member.replica = Replica(
+        raft,
+        Machine(),
+        member._segment([]),
+        group=GROUP,
+        founders=trio.node_ids,
+        jitter=trio.chance.random,
+        log_end=member._segment(member.lines),
+    )
+
+
+def test_a_node_that_has_just_started_judges_markers_before_it_has_applied_its_log() -> None:
+    """Or a leader that differs could have its marker committed by one that has not looked."""
+    trio, leader, (fresh, other) = led()
+    restarted(trio, fresh)
+    trio.run(300)
+    assert fresh.replica.machine.last_index == 0, "its host does not come to read what is to be applied"
+    change_a_line(leader)
+    leader.replica.mark()
+    trio.run(200)
+    assert list(trio.stopped) == [leader.node_id]
+    trio.run(2_000)
+    assert set(trio.members) == {fresh.node_id, other.node_id}
 
 
 def other_counts(member: Member) -> None:

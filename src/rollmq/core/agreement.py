@@ -6,20 +6,42 @@ so, and a leader that a majority contradicts, or whose marker a majority refuses
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from rollmq.core.events import Counts
+from rollmq.core.events import Counts, SnapshotMarker
+from rollmq.core.line import decode_line
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_election import quorum_of
 from rollmq.core.raft_leader import Leadership
+from rollmq.core.raft_log import RaftLog
+from rollmq.core.segment_digest import SegmentDigest
 from rollmq.errors import ReplicaDiverged
 
 MARKERS_KEPT: Final = 64
 """Whose counts are remembered: a follower that is further behind is compared at its next marker."""
 DIGEST_BYTES: Final = 16
 _encode = msgspec.json.Encoder().encode
+
+
+def is_another_segment(log: RaftLog, known: Iterable[SegmentDigest], index: int) -> bool:
+    """Whether the marker `index`, which a leader has just sent, ends other bytes than ours.
+
+    `known` are digests of our log, each as of some entry: one is needed from which the lines in memory go on.
+    Is there none, the marker is judged when it is applied.
+    """
+    for digest in known:
+        is_cut = log.cut_from is not None and log.cut_from < digest.next_index
+        if not is_cut and log.held_index <= digest.next_index <= index <= log.last_index:
+            *lines, marker = log.lines(digest.next_index, index)
+            digest = digest.copy()
+            digest.add_all(lines)
+            event = decode_line(marker)
+            assert isinstance(event, SnapshotMarker)
+            return event.segment_digest != digest.hexdigest()
+    return False
 
 
 class Agreement:

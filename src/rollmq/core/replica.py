@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from rollmq.core import clocks, regroup
-from rollmq.core.agreement import Agreement
+from rollmq.core.agreement import Agreement, is_another_segment
 from rollmq.core.ahead import Ahead, events_of
 from rollmq.core.effects import AnyEffect, Assigned
 from rollmq.core.events import AnyEvent, Member, SnapshotMarker
@@ -39,8 +39,11 @@ class Replica:
         founders: list[str],
         jitter: Callable[[], float],
         is_eager: bool = False,
+        log_end: SegmentDigest | None = None,
     ) -> None:
-        """With `is_eager` an assign of a job whose enqueue is committed is told before it is committed
+        """`log_end` is the digest of the log that was found at the start, whose end may not be applied yet.
+
+        With `is_eager` an assign of a job whose enqueue is committed is told before it is committed
         itself: faster by an fsync, and a crash in between may run the job twice (rule 3)."""
         self.raft = raft
         self.machine = machine
@@ -53,6 +56,8 @@ class Replica:
         """A leader refuses submits meanwhile; the host tells, with `tell_disk`."""
         self._segment = segment
         """Invariant: its next index is the machine's."""
+        self._log_end: tuple[SegmentDigest, ...] = (log_end,) if log_end is not None else ()
+        """By this a marker is judged that comes before the end of the log that was found is applied."""
         self._group = group
         self._founders = founders
         self._jitter = jitter
@@ -270,26 +275,10 @@ class Replica:
             self._ahead.add(message.prev_index + 1, events)
         if log.new_markers:
             markers, log.new_markers = log.new_markers, []
-            for index in markers:
-                self._check_marker(index)
-
-    def _check_marker(self, index: int) -> None:
-        """Rule 5: a marker over other bytes than ours is refused before it is confirmed.
-
-        A node that is far behind does not have these lines at hand; it looks when it applies the marker.
-        """
-        digest, log = self._segment, self.raft.log
-        if self._is_rebuilding or not log.held_index <= digest.next_index <= index <= log.last_index:
-            return
-        if log.cut_from is not None and log.cut_from < digest.next_index:
-            return  # This machine holds what was cut in this very turn: it is about to be loaded anew.
-        *lines, marker = log.lines(digest.next_index, index)
-        digest = digest.copy()
-        digest.add_all(lines)
-        event = decode_line(marker)
-        assert isinstance(event, SnapshotMarker)
-        if event.segment_digest != digest.hexdigest():
-            self.raft.refuse_marker(index)
+            known = ((self._segment,) if not self._is_rebuilding else ()) + self._log_end
+            refused = next((index for index in markers if is_another_segment(log, known, index)), 0)
+            if refused:
+                self.raft.refuse_marker(refused)
 
     # -- leading
 
@@ -428,6 +417,7 @@ class Replica:
         self._step_down()
         self._ahead.cut(cut_from)
         self.agreement.cut(cut_from)
+        self._log_end = tuple(digest for digest in self._log_end if digest.next_index <= cut_from)
         if self._is_rebuilding or cut_from > self.machine.last_index:
             return False
         self._is_rebuilding = True

@@ -116,6 +116,7 @@ def assemble(
         founders=sorted(founders),
         jitter=jitter,
         is_eager=is_eager,
+        log_end=store.segment_digest(),
     )
 
 
