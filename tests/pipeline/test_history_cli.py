@@ -1,6 +1,10 @@
 """`rollmq history`, from one command to the next, on one warehouse."""
 
+import importlib.util
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rollmq.cli.main import main
-from rollmq.pipeline import session
+from rollmq.pipeline import java, session
 from tests.docs_examples import EXAMPLES, GROUP, JOB
 from tests.pipeline.archives import lines_of, story, write_segments
 from tests.pipeline.test_audit import change, story_of
+from tests.pipeline.test_java import fake_java
 
 Rollmq = Callable[..., Result]
 
@@ -131,11 +136,41 @@ def test_without_the_extra_every_command_names_it(monkeypatch: pytest.MonkeyPatc
         assert "pip install 'rollmq[spark]'" in found.stderr
 
 
-def test_another_spark_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.metadata, "version", lambda _name: "3.5.1")
+def test_an_install_without_the_extra_says_so_without_a_traceback(tmp_path: Path) -> None:
+    """A process of its own, which can import only what a queue needs."""
+    for name in ("msgspec", "click", "rich", "pygments", "markdown_it", "mdurl", "uvloop"):
+        found = importlib.util.find_spec(name)
+        assert found is not None
+        assert found.origin is not None
+        (tmp_path / name).symlink_to(Path(found.origin).parent)
+    sources = Path(session.__file__).parents[2]
+    environ = {"PYTHONPATH": f"{tmp_path}:{sources}", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-S", "-m", "rollmq", "history", "build", "--source", "archive"]
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "pip install 'rollmq[spark]'" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_an_old_java_alone_is_refused_by_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_packaged_home", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "11.0.2")))
+    monkeypatch.setenv("PATH", "")
+    found = CliRunner().invoke(main, ["history", "build", "--warehouse", str(tmp_path / "w")])
+    assert found.exit_code == 1
+    assert "Spark needs Java 17 or newer" in found.stderr
+    assert "old (Java 11)" in found.stderr
+    assert "Traceback" not in found.stderr
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "4.0.0", "4.2.1", "4.30.0"])
+def test_another_spark_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(session.metadata, "version", lambda _name: version)
     found = CliRunner().invoke(main, ["history", "build"])
     assert found.exit_code == 1
-    assert "pyspark 3.5.1 is installed" in found.stderr
+    assert f"pyspark {version} is installed" in found.stderr
 
 
 @pytest.mark.parametrize(

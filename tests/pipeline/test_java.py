@@ -9,7 +9,7 @@ from rollmq.pipeline import java
 from rollmq.pipeline.errors import NoJava
 
 
-def _fake_java(home: Path, version: str) -> Path:
+def fake_java(home: Path, version: str) -> Path:
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     (home / "bin" / "java").chmod(0o755)
@@ -18,16 +18,16 @@ def _fake_java(home: Path, version: str) -> Path:
 
 @pytest.mark.parametrize(("text", "version"), [("1.8.0_402", 8), ("11.0.2", 11), ("17", 17), ("25.0.2", 25)])
 def test_the_version_of_every_kind_of_java_is_understood(tmp_path: Path, text: str, version: int) -> None:
-    assert java.java_version(_fake_java(tmp_path / "jdk", text)) == version
+    assert java.java_version(fake_java(tmp_path / "jdk", text)) == version
 
 
 def test_a_real_java_that_is_new_enough_is_taken(tmp_path: Path) -> None:
-    home = _fake_java(tmp_path / "jdk", "21.0.1")
+    home = fake_java(tmp_path / "jdk", "21.0.1")
     assert java.java_home({"JAVA_HOME": str(home), "PATH": ""}) == home
 
 
 def test_an_old_java_gives_way_to_a_newer_one_on_the_path(tmp_path: Path) -> None:
-    old, new = _fake_java(tmp_path / "old", "11.0.2"), _fake_java(tmp_path / "new", "17.0.1")
+    old, new = fake_java(tmp_path / "old", "11.0.2"), fake_java(tmp_path / "new", "17.0.1")
     assert java.java_home({"JAVA_HOME": str(old), "PATH": str(new / "bin")}) == new
 
 
@@ -61,6 +61,6 @@ def test_when_there_is_no_java_the_message_names_what_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(java, "_packaged_home", lambda: None)
-    old = _fake_java(tmp_path / "old", "11.0.2")
+    old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(NoJava, match=r"old \(Java 11\).*rollmq\[spark\]"):
         java.java_home({"JAVA_HOME": str(old), "PATH": ""})

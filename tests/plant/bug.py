@@ -15,6 +15,7 @@ class Bug(NamedTuple):
 
 CORE: Final = "src/rollmq/core/"
 STORE: Final = "src/rollmq/store/"
+NODE: Final = "src/rollmq/node/"
 RAFT: Final = "tests/raft_paper/"
 REPLICA: Final = "tests/replica/"
 

@@ -6,7 +6,7 @@ When a plant no longer fits, the source has moved on: find the line that now car
 from typing import Final
 
 from tests.plant.agreement_bugs import AGREEMENT
-from tests.plant.bug import CORE, STORE, Bug, scenario
+from tests.plant.bug import CORE, NODE, STORE, Bug, scenario
 from tests.plant.consensus_bugs import CONSENSUS
 from tests.plant.group_bugs import GROUP
 from tests.plant.queue_bugs import MARKERS, QUEUE
@@ -227,4 +227,45 @@ LOG: Final = (
     ),
 )
 
-BUGS: Final[tuple[Bug, ...]] = (*JOBS, *TURNS, *QUEUE, *MARKERS, *LOG, *CONSENSUS, *GROUP, *AGREEMENT)
+SHIPPING: Final = (
+    Bug(
+        "a segment is shipped unproved",
+        NODE + "ship.py",
+        "    if problem is not None:\n",
+        "    if False:\n",
+        ("tests/node/test_ship.py::test_a_segment_that_rots_on_the_nodes_disk_is_not_shipped",),
+    ),
+    Bug(
+        "another history is shipped into the same archive",
+        NODE + "ship.py",
+        "            if other is not None:\n",
+        "            if False:\n",
+        ("tests/node/test_ship.py::test_another_history_of_the_same_group_is_not_mixed_with_this_one",),
+    ),
+    Bug(
+        "what lies in the archive is replaced",
+        NODE + "archive_place.py",
+        "        os.link(temporary, target)\n",
+        "        temporary.rename(target)\n",
+        ("tests/node/test_ship.py::test_what_appears_while_a_segment_is_copied_is_not_replaced",),
+    ),
+    Bug(
+        "history is dropped before the archive has it",
+        NODE + "upkeep.py",
+        "                taken.append(self.archive.confirmed_index)\n",
+        "                pass\n",
+        ("tests/node/test_archive.py::test_old_history_waits_for_pipelines_and_for_the_archive",),
+    ),
+)
+
+BUGS: Final[tuple[Bug, ...]] = (
+    *JOBS,
+    *TURNS,
+    *QUEUE,
+    *MARKERS,
+    *LOG,
+    *CONSENSUS,
+    *GROUP,
+    *AGREEMENT,
+    *SHIPPING,
+)
