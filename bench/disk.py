@@ -14,7 +14,7 @@ from typing import Final
 import uvloop
 
 from bench.machine_limits import Row
-from bench.processes import free_port, process, python
+from bench.processes import free_ports, process, python
 from rollmq import Client, Worker
 from rollmq.library.job import Job
 
@@ -37,9 +37,9 @@ def run() -> Iterator[Row]:
 def measured(payload_bytes: int) -> tuple[int, int]:
     """Bytes of the log, and of a compressed copy of it, for so many jobs."""
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        port, state = free_port(), Path(folder, "state")
+        (port,), state = free_ports(1), Path(folder, "state")
         serve = python("-m", "rollmq", "serve", port, "--state", state)
-        with process(serve, ready="event=role_changed role=leader"):
+        with process(serve):  # client and worker wait for it
             uvloop.run(_play(port, payload_bytes))
         logs = [path.read_bytes() for path in sorted(state.rglob("events-*"))]
     return sum(map(len, logs)), sum(len(gzip.compress(log, 6)) for log in logs)
