@@ -13,10 +13,12 @@ from pathlib import Path
 
 from tests.group.real_group import RealGroup, RealNode, wait_for
 from tests.system.crew import SETTLE_S, Crew, running_crew
-from tests.system.nodes import running_gated
+from tests.system.nodes import STORM_OPTIONS, running_gated
 from tests.system.proof import Books, prove
 from tests.system.weather import Weather
 
+EAGER_EVERY = 4
+"""One seed in so many is with `--assign eager`."""
 TOLD_BYTES = 4_000
 """Some twenty jobs: it works again."""
 
@@ -41,8 +43,10 @@ def run_storm(
     """Raise AssertionError with what was not as promised; the folder has everything that was written."""
     chance = random.Random(seed)
     report = Report(seed, size)
+    is_eager = seed % EAGER_EVERY == 0
+    options = [*STORM_OPTIONS, *(["--assign", "eager"] if is_eager else [])]
     with (
-        running_gated(folder, size) as (group, network),
+        running_gated(folder, size, options=options) as (group, network),
         running_crew(folder, group.servers) as crew,
     ):
         weather = Weather(group, network, crew, chance)
@@ -63,7 +67,7 @@ def run_storm(
     for name in ("snapshot_installed", "snapshot_folded"):
         report.counts[name] = sum(node.log_text().count(f"event={name}") for node in group.nodes)
     states, kept = [node.state for node in group.nodes], sorted(folder.glob("kept-*"))
-    report.counts.update(prove(states, Books.in_folder(folder), kept=kept))
+    report.counts.update(prove(states, Books.in_folder(folder), kept=kept, is_eager=is_eager))
     return report
 
 
