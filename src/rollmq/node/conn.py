@@ -4,7 +4,7 @@ Sans-IO: a `Pipe` takes the bytes. It decides nothing about jobs, and it is chea
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from rollmq import limits
 from rollmq.core.effects import Assigned
@@ -33,12 +33,9 @@ class Pipe(Protocol):
         """What the other side has not taken yet."""
 
 
-class SentAck(NamedTuple):
-    """An ack that waits for its commit. AckDone names the last of those that are done, in their order."""
-
-    seq: int
-    job_id: str
-    fence: Fence
+SentAck: TypeAlias = tuple[int, str, Fence]
+"""(seq, job id, fence) of an ack that waits for its commit. AckDone names the last of those that are done, in
+their order."""
 
 
 class Conn:
@@ -124,12 +121,18 @@ class Conn:
         payload: bytes = b"",
     ) -> None:
         """The same without a subject, packed here: most of what a node says goes this way."""
-        if not self.session.may_send(kind):
+        if kind not in self.session.legal_out:
             return
         size = len(header)
         assert size <= limits.HEADER_BYTES_MAX
         head = HEAD.pack(LENGTH_MIN + size + len(payload), kind, msg_id, corr_id, 0, size)
-        self.put(head + header + payload)
+        data = head + header + payload if size or payload else head
+        out = self.out
+        if not out:
+            self.door.unflushed.append(self)
+        out.append(data)
+        if len(data) > limits.FLUSH_AT_BYTES:
+            self.door.flush_early(self)
 
     def send(self, frame: Frame) -> None:
         """Any message, if it may be said now; those that move the session's state go this way."""

@@ -8,7 +8,7 @@ from rollmq.core.effects import AckDone
 from rollmq.core.inflight import is_current
 from rollmq.core.leader import Leader
 from rollmq.core.liveness import REFUSED, Held, Hello
-from rollmq.node.conn import Conn, SentAck
+from rollmq.node.conn import Conn
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
 from rollmq.wire.codec import encode_header, header_of
@@ -41,7 +41,7 @@ def ack(conn: Conn, frame: Frame, leader: Leader) -> None:
     """An attempt's outcome. It is confirmed by AckDone, in the order in which acks came."""
     header = read_ack(frame)
     job_id = frame.corr_id.hex()
-    conn.acks.append(SentAck(header.seq, job_id, header.fence))
+    conn.acks.append((header.seq, job_id, header.fence))
     if header.ok:
         outcome = Outcome(
             job_id,

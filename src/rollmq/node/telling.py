@@ -80,15 +80,16 @@ class Teller:
         self.accepted_count += not effect.is_repeat
         to = effect.to
         conn = to.conn if isinstance(to, Asker) else to
-        if not isinstance(conn, Conn) or conn.is_closed:
+        if not isinstance(conn, Conn) or conn.session.is_closed:
             return
-        sent_id = bytes.fromhex(effect.job_id)
-        if effect.first_id == effect.job_id and not effect.is_repeat:
+        job_id, first_id = effect.job_id, effect.first_id
+        sent_id = bytes.fromhex(job_id)
+        if first_id == job_id and not effect.is_repeat:
             conn.put_frame(_ACCEPTED, sent_id, sent_id)
         else:
-            conn.put_frame(_ACCEPTED, bytes.fromhex(effect.first_id), sent_id, REPEATED)
+            conn.put_frame(_ACCEPTED, bytes.fromhex(first_id), sent_id, REPEATED)
         if to is conn:
-            self._door.will_tell(effect.first_id, conn)
+            self._door.will_tell(first_id, conn)
 
     def _ended(self, effect: Ended) -> None:
         self.ended_count += 1
@@ -113,7 +114,7 @@ class Teller:
             conn.early.append(effect)
             return
         fence = (event.term, event.index)
-        if not conn.session.may_send(MsgType.ASSIGN_JOB):
+        if _ASSIGN not in conn.session.legal_out:
             self._door.give_back(event.worker_id, event.job_id, fence, DRAINED)
             return
         conn.assigned_seq += 1
@@ -139,15 +140,15 @@ class Teller:
         conn = self._door.workers.get(effect.worker_id)
         if conn is None or not conn.acks:
             return
-        ack = conn.acks[0]
-        if ack.job_id != effect.job_id or ack.fence != effect.fence:
+        seq, job_id, fence = conn.acks[0]
+        if job_id != effect.job_id or fence != effect.fence:
             return  # of an earlier connection: its worker has sent, or will send, this outcome again
         conn.acks.popleft()
         if not conn.done_seq:
             self._door.confirming.append(conn)
-        conn.done_seq = ack.seq
+        conn.done_seq = seq
         if effect.is_late:
-            conn.late_seqs.append(ack.seq)
+            conn.late_seqs.append(seq)
             if len(conn.late_seqs) >= JOBS_PER_MESSAGE_MAX:
                 confirm(conn)
 

@@ -45,7 +45,7 @@ class Session:
     Invariant: either direction is closed only if both are; a stranger is connected or closed.
     """
 
-    __slots__ = ("_hello_type", "_legal_in", "_legal_out", "_states", "is_closed", "role", "side", "version")
+    __slots__ = ("_hello_type", "_states", "is_closed", "legal_in", "legal_out", "role", "side", "version")
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -53,6 +53,8 @@ class Session:
         self.version = 0
         """Agreed by the hello; 0 before."""
         self._hello_type = 0
+        self.legal_in = self.legal_out = frozenset[int]()
+        """The types that the table lets through now, as plain numbers: asked for every frame."""
         self._states = dict.fromkeys(Direction, State.CONNECTED)
         self.is_closed = False
         """Nothing may be said any more: the host closes the connection, and skips what still comes."""
@@ -82,7 +84,7 @@ class Session:
 
     def receive(self, frame: Frame) -> None:
         """Let a frame in, or raise the ProtocolError to `refuse`; then it is dropped and moves no state."""
-        if frame.type not in self._legal_in:
+        if frame.type not in self.legal_in:
             raise self._forbidden(frame)
         if len(frame.payload) > limits.PAYLOAD_BYTES_MAX and frame.type not in _PAYLOAD_OF_LINES:
             size, size_max = len(frame.payload), limits.PAYLOAD_BYTES_MAX
@@ -93,14 +95,14 @@ class Session:
 
     def may_send(self, kind: int) -> bool:
         """Whether this message may go out now."""
-        return kind in self._legal_out
+        return kind in self.legal_out
 
     def send(self, frame: Frame) -> bytes:
         """The bytes of a message of ours. Those that move the state must come through here.
 
         Sending what the table forbids is a programmer's error: ask may_send where it can happen.
         """
-        assert frame.type in self._legal_out, self._describe(frame, self._direction_out)
+        assert frame.type in self.legal_out, self._describe(frame, self._direction_out)
         data = encode(frame)
         if frame.type in _MOVING:
             self._move(frame, self._direction_out)
@@ -147,11 +149,9 @@ class Session:
         return self._look_up()
 
     def _look_up(self) -> None:
-        """What the table says, kept at hand as plain numbers: it is asked for every frame."""
-        legal_in = LEGAL[self.role, self._direction_in, self.incoming]
-        legal_out = LEGAL[self.role, self._direction_out, self.outgoing]
-        self._legal_in = frozenset(map(int, legal_in))
-        self._legal_out = frozenset(map(int, legal_out))
+        """Take over what the table says now."""
+        self.legal_in = frozenset(map(int, LEGAL[self.role, self._direction_in, self.incoming]))
+        self.legal_out = frozenset(map(int, LEGAL[self.role, self._direction_out, self.outgoing]))
         self.is_closed = self.incoming is State.CLOSED
 
     def _forbidden(self, frame: Frame) -> ProtocolError:
