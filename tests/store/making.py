@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from rollmq.core.events import AnyEvent, Enqueue, Members, Noop, SnapshotMarker
-from rollmq.core.line import encode_line
+from rollmq.core.line import decode_line, encode_line
 from rollmq.core.machine import Machine
 from rollmq.core.raft_ready import HardState
 from rollmq.core.segment_digest import SegmentDigest
@@ -21,10 +21,13 @@ SMALL = StoreOptions(disk_free_bytes_min=0, ballast_bytes=0)
 class LogMaker:
     """Makes the next line, as a leader would: indexes in a row, time moving, markers with their digest."""
 
-    def __init__(self, *, term: int = 1) -> None:
+    def __init__(self, *, term: int = 1, behind: int = 0) -> None:
+        """`behind` an entry it goes on with a log that somebody else has written, and makes no markers."""
         self.term = term
-        self.lines: list[bytes] = []
+        self.lines: list[bytes] = [b""] * behind
         self._digest = SegmentDigest(group=GROUP, first_index=1)
+        self.machine = Machine(is_indexed=False)
+        self.machine.last_index = behind
 
     @property
     def next_index(self) -> int:
@@ -34,6 +37,7 @@ class LogMaker:
         line = encode_line(event)
         self.lines.append(line)
         self._digest.add(line)
+        self.machine.apply(event)
         return line
 
     def _stamp(self) -> tuple[int, int, int]:
@@ -67,16 +71,19 @@ class LogMaker:
         return [self.enqueue(payload_bytes) for _ in range(count)]
 
     def marker(self) -> bytes:
-        return self._add(SnapshotMarker(*self._stamp(), segment_digest=self._digest.hexdigest()))
+        digest, counts = self._digest.hexdigest(), self.machine.counts()
+        return self._add(SnapshotMarker(*self._stamp(), segment_digest=digest, counts=counts))
 
     def cut(self, from_index: int) -> None:
         """Forget the lines from this one on, and go on in the next term."""
         kept = self.lines[: from_index - 1]
         self.lines = []
         self._digest = SegmentDigest(group=GROUP, first_index=1)
+        self.machine = Machine(is_indexed=False)
         for line in kept:
             self.lines.append(line)
             self._digest.add(line)
+            self.machine.apply(decode_line(line))
         self.term += 1
 
 

@@ -107,8 +107,7 @@ def _check(name: str, disk: SimDisk, log: LogMaker, *, is_done: bool) -> None:
 
 def _goes_on(disk: SimDisk, store: Store, last_index: int) -> None:
     """What was recovered can be written to, sealed, folded, dropped and read again."""
-    log = LogMaker(term=3)
-    log.lines = [b""] * last_index
+    log = LogMaker(term=3, behind=last_index)
     store.save_vote(HardState(term=3))
     store.write([*log.enqueues(2), log.noop()], store.next_index)
     store.seal(last_index)

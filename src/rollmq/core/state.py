@@ -16,7 +16,14 @@ from zlib import crc32
 
 import msgspec
 
-from rollmq.core.events import FORMAT_VERSION, MACHINE_VERSION, Counts, Members, Settings
+from rollmq.core.events import (
+    FORMAT_VERSION,
+    MACHINE_VERSION,
+    Counts,
+    Members,
+    Settings,
+    SnapshotMarker,
+)
 from rollmq.core.job import DEAD, INFLIGHT, Finished, Job, JobRecord, job_of, record_of, weight_of
 from rollmq.core.line import CRC_AT, CRC_END, LineDamaged, decode_part, seal
 from rollmq.core.machine import Machine
@@ -164,6 +171,14 @@ def load_state(lines: Iterable[bytes], *, is_indexed: bool = True) -> Machine:
     if end.chain != chain:
         raise StateDamaged("the lines are not in the order in which they were written")
     return machine
+
+
+def check_counts(machine: Machine, marker: SnapshotMarker) -> None:
+    """The state as of a marker must be what its leader counted there. Raises StateDamaged: then state and log
+    do not belong together, or this `apply` is not the one that led, and nothing may be built on it."""
+    found = machine.counts()
+    if found != marker.counts:
+        raise StateDamaged(f"as of entry {marker.index} it counts {found}, the marker says {marker.counts}")
 
 
 def _take(machine: Machine, record: AnyRecord, line_count: int) -> None:

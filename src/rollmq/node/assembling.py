@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rollmq.core.events import Members
+from rollmq.core.events import Members, SnapshotMarker
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
 from rollmq.core.members import Membership, configuration_of, membership_found
@@ -17,8 +17,12 @@ from rollmq.core.raft_log import RaftLog
 from rollmq.core.raft_messages import TermRun
 from rollmq.core.raft_ready import RaftSettings
 from rollmq.core.replica import Replica
-from rollmq.core.state import load_state
+from rollmq.core.state import StateDamaged as StateLinesDamaged
+from rollmq.core.state import check_counts, load_state
+from rollmq.errors import StateDamaged
 from rollmq.limits import READ_LOG_BYTES_MAX
+from rollmq.store import layout
+from rollmq.store.disk import Disk
 from rollmq.store.node_file import Identity
 from rollmq.store.opening import Recovered
 from rollmq.store.store import Store
@@ -67,6 +71,8 @@ def load(
         is_committed = event.index <= recovered.sealed_index or membership.current.voters == alone
         if is_committed and event.index == machine.last_index + 1:
             apply(event)
+            if type(event) is SnapshotMarker:
+                _check_counts(machine, event, recovered.disk)
         if type(event) is Members:
             membership.append(event.index, configuration_of(event))
         if on_progress is not None and event.index % PROGRESS_EVERY == 0:
@@ -118,6 +124,13 @@ def assemble(
         is_eager=is_eager,
         log_end=store.segment_digest(),
     )
+
+
+def _check_counts(machine: Machine, marker: SnapshotMarker, disk: Disk) -> None:
+    try:
+        check_counts(machine, marker)
+    except StateLinesDamaged as error:
+        raise StateDamaged(path=disk.path_of(layout.ROOT), reason=f"what was loaded: {error}") from error
 
 
 def rebuild(store: Store, until_index: int) -> Machine:

@@ -15,7 +15,7 @@ from rollmq.core.line import LineDamaged, decode_line
 from rollmq.core.machine import Machine
 from rollmq.core.segment_digest import is_marker_line
 from rollmq.core.state import StateDamaged as StateLinesDamaged
-from rollmq.core.state import dump_state, load_state
+from rollmq.core.state import check_counts, dump_state, load_state
 from rollmq.errors import EntriesGone, StateDamaged, WalCorrupt
 from rollmq.limits import FOLD_BYTES_MIN, FOLD_SHARE_MIN
 from rollmq.store import layout
@@ -183,19 +183,23 @@ def _apply_segment(disk: Disk, machine: Machine, segment: SegmentName) -> None:
                 machine.apply(event)
             if is_marker_line(lines[-1]) and machine.last_index == segment.last_index:
                 sha.update(b"".join(lines[:-1]))
-                _check_digest(lines[-1], sha.hexdigest())
+                _check_marker(lines[-1], sha.hexdigest(), machine)
             else:
                 sha.update(b"".join(lines))
         if blocks.tail or machine.last_index != segment.last_index:
             raise LineDamaged(f"it ends with entry {machine.last_index}, its name says {segment.last_index}")
     except (LineDamaged, OSError) as error:
         raise WalCorrupt(path=disk.path_of(segment.name), line=number, reason=str(error)) from error
+    except StateLinesDamaged as error:
+        reason = f"what was folded is not the state: {error}"
+        raise StateDamaged(path=disk.path_of(segment.name), reason=reason) from error
     finally:
         file.close()
 
 
-def _check_digest(marker_line: bytes, found: str) -> None:
+def _check_marker(marker_line: bytes, found: str, machine: Machine) -> None:
     marker = decode_line(marker_line)
     assert isinstance(marker, SnapshotMarker)
     if marker.segment_digest and marker.segment_digest != found:
         raise LineDamaged(f"the segment's digest is {found}, its marker says {marker.segment_digest}")
+    check_counts(machine, marker)
