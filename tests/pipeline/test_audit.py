@@ -12,7 +12,7 @@ from rollmq.pipeline.auditing import run_audit
 from rollmq.pipeline.runs import History, Sources
 from rollmq.pipeline.warehouse import Warehouse
 from tests.docs_examples import EXAMPLES, JOB, OTHER_JOB, THIRD_JOB, at
-from tests.pipeline.archives import lines_of, write_segments
+from tests.pipeline.archives import lines_of, two_segments, write_segments
 from tests.pipeline.storms import SEEDS, storm
 
 Story = list[ev.AnyEvent]
@@ -67,7 +67,26 @@ def planted() -> dict[str, tuple[Story, tuple[str, str]]]:
         "ab": (change(good, 27, term=1), ("whole", "the term falls")),
         "ac": (_over_the_cap(both), ("P4", "2 in flight, its cap is 1")),
         "ad": (change(good, 21, fence=(2, 19)), ("no-op", "ack changes nothing after assign")),
+        "ae": (
+            put(good, 9, msgspec.structs.replace(good[4], index=9, at_us=good[8].at_us)),
+            ("no-op", "enqueue changes nothing after fail_requeue"),
+        ),
+        "af": (
+            put(good, 27, ev.Cancel(27, 2, at(955), JOB, by="ops", why="late")),
+            ("P2", "cancel after the job had ended by ack"),
+        ),
+        "ba": (
+            put(good, 27, ev.Redrive(27, 2, at(955), [JOB], by="ops")),
+            ("P2", "redrive after the job had ended by ack"),
+        ),
+        "bb": (_with_default_cap(_over_the_cap(both)), ("P4", "2 in flight, its cap is 1")),
     }
+
+
+def _with_default_cap(story: Story) -> Story:
+    """The client has no cap of its own, and the group's settings say 1."""
+    story = change(story, 3, cap_default=1)
+    return put(put(story, 4, noop(4)), 17, noop(17))
 
 
 def _over_the_cap(story: Story) -> Story:
@@ -78,6 +97,16 @@ def _over_the_cap(story: Story) -> Story:
     end = ev.Ack(23, 2, at(904), "f" * 32, (2, 21), 1, "w1", started=True, tries=1, held_us=1, run_us=1)
     story = put(put(put(story, 21, assign), 22, ack), 23, end)
     return story
+
+
+def _with_holes(archive: Path) -> dict[str, tuple[str, str]]:
+    """A group whose first segment is gone, and one that declares so."""
+    for name in ("bc", "bd"):
+        first, _ = two_segments(archive, group=group_of(name))
+        first.unlink()
+    gap = {"gaps": [{"first": 1, "last": 28, "reason": "retention"}]}
+    (archive / group_of("bd") / "gaps.json").write_text(json.dumps(gap))
+    return {"bc": ("whole", "missing: no file holds these entries"), "bd": ("", "")}
 
 
 def group_of(name: str) -> str:
@@ -93,11 +122,13 @@ def test_each_planted_violation_is_found_and_nothing_else(spark: Any, tmp_path: 
         group = group_of(name)
         write_segments(tmp_path / "archive" / group, lines_of(story, group=group), group=group)
     history = build(spark, tmp_path)
-    assert history.update(Sources(places=(str(tmp_path / "archive"),))).is_clean
+    expected = {name: words for name, (_, words) in planted().items()} | _with_holes(tmp_path / "archive")
+    taken = history.update(Sources(places=(str(tmp_path / "archive"),), skips_missing=True))
+    assert taken.rejected == 2, "the two holes, and nothing else"
     report = run_audit(history, places=[str(tmp_path / "archive")])
     rows = [row.asDict() for row in history.table("violations").collect()]
     assert report.violations == len(rows)
-    for name, (_, (promise, words)) in planted().items():
+    for name, (promise, words) in expected.items():
         found = [(row["promise"], row["what"]) for row in rows if row["group"] == group_of(name)]
         if not promise:
             assert found == [], name

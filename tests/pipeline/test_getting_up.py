@@ -1,18 +1,32 @@
-"""Spark comes up without a Java, quietly, and shows how far it is."""
+"""Spark comes up without a Java: embedded, as a stream, and as a real cluster that loses a member."""
 
 import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rollmq.pipeline.runs import History
+from rollmq.pipeline.warehouse import Warehouse
 from tests.docs_examples import GROUP
-from tests.pipeline.archives import story
-from tests.pipeline.javaless import environ_without_java
+from tests.group.real_group import wait_for
+from tests.pipeline.archives import story, write_segments
+from tests.pipeline.javaless import (
+    START_S,
+    bare_python,
+    children_of,
+    environ_without_java,
+    running_cluster,
+)
+from tests.pipeline.plain_fold import PlainFold
+from tests.pipeline.storms import SEEDS, storm
+from tests.pipeline.test_silver import check_tables
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -83,3 +97,39 @@ def test_without_java_batch_and_stream_run_quietly_and_show_progress(tmp_path: P
     plain = CONTROL.sub("", seen)
     assert BAR.search(plain), "the bar was shown"
     assert BAR.sub("", plain).strip() == "", "nothing else was said"
+
+
+def test_a_cluster_without_java_builds_from_an_archive_though_an_executor_is_killed(
+    spark: Any, tmp_path: Path
+) -> None:
+    folds = []
+    for seed in SEEDS[:3]:
+        each = storm(seed)
+        write_segments(tmp_path / "archive" / each.group, each.lines, group=each.group)
+        folds.append(PlainFold(each.group).read(each.lines))
+    environ = environ_without_java(tmp_path / "machine")
+    with running_cluster(tmp_path, environ) as cluster:
+        environ |= {"PYSPARK_PYTHON": str(bare_python(tmp_path)), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        command = [sys.executable, "-m", "rollmq", "history", "build", "--json", "--master", cluster.url]
+        command += ["--source", str(tmp_path / "archive"), "--warehouse", str(tmp_path / "warehouse"), *CONF]
+        command += ["--conf", "spark.executor.memory=512m", "--conf", "spark.driver.host=127.0.0.1"]
+        driver = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            busy = wait_for(
+                lambda: [pid for pid in cluster.executors() if children_of(pid)] or driver.poll() is not None,
+                "an executor runs our code",
+                limit_s=START_S,
+            )
+            assert driver.poll() is None, driver.stderr.read() if driver.stderr is not None else ""
+            os.kill(busy[0], signal.SIGKILL)
+            said, complained = driver.communicate(timeout=START_S)
+        finally:
+            driver.kill()
+            driver.communicate()
+        assert driver.returncode == 0, complained.decode()
+        left = cluster.executor_folders()
+        assert len(left) > 2, "a third executor took the place of the one that was killed"
+        assert any((path / "rollmq-package.zip").exists() for path in left), "our code came with the driver"
+    report = json.loads(said)
+    assert report["read"] == sum(len(storm(seed).lines) for seed in SEEDS[:3])
+    check_tables(History(spark, Warehouse(tmp_path / "warehouse")), folds)
