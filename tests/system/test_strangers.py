@@ -72,7 +72,7 @@ def test_ten_thousand_idle_connections_cost_little_memory_and_hinder_nobody(node
             idle = await crowd(node.port, count)
             assert [header_of(s.frames[0], h.HelloAnswerHeader).version for s in idle] == [1] * count
             await works_on(client)
-            assert rss_bytes(node.process.pid) - before < count * 20_000
+            assert rss_bytes(node.process.pid) - before < count * 12_000
             beyond = await crowd(node.port, 20)
             refused = [stranger.frames[0] for stranger in beyond if stranger.frames[0].type == MsgType.ERROR]
             assert refused
