@@ -1,11 +1,13 @@
 """How tables come out on terminals that are too narrow for them."""
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from rollmq.cli import looks
+from rollmq.cli.serve import hint
 
 JOB = "019a982c8e3b7a51b2c04d5e6f708192"
 COLUMNS = ("!job", "exec", "client", "state", ">pri", ">tries", ">age", "…note")
@@ -48,3 +50,10 @@ def test_numbers_have_the_right_noun() -> None:
         "1 worker",
         "2,000 workers",
     ]
+
+
+@pytest.mark.parametrize(
+    ("host", "server"), [("127.0.0.1", "127.0.0.1:5"), ("0.0.0.0", "127.0.0.1:5"), ("::", "[::1]:5")]
+)
+def test_who_starts_a_node_by_hand_is_told_how_to_ask_it(host: str, server: str) -> None:
+    assert f"export ROLLMQ_SERVER={server}\n" in hint(host, 5, Path("state"))

@@ -1,14 +1,16 @@
 """`rollmq serve` (or `rollmq leader`): run a node in the foreground."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import click
 
 from rollmq import limits
-from rollmq.cli.connecting import as_name
+from rollmq.cli.connecting import SERVER_ENV, as_name
 from rollmq.core.raft_ready import RaftSettings
 from rollmq.errors import RollmqError
+from rollmq.library.operator import server_text
 from rollmq.node.archive_place import without_secrets
 from rollmq.store.opening import StoreOptions
 
@@ -185,6 +187,8 @@ def serve(
         keep_history_bytes=keep_history * MIB if keep_history is not None else None,
         keep_history_us=keep_history_days * 86_400_000_000,
     )
+    if sys.stderr.isatty():
+        click.echo(hint(host, port, state), err=True)
     run_node(
         ServeOptions(
             port=port,
@@ -201,6 +205,16 @@ def serve(
             is_eager=assign == "eager",
             store=store,
         )
+    )
+
+
+def hint(host: str, port: int, state: Path) -> str:
+    """For a person who starts a node by hand: a log line says nothing of what to do next."""
+    here = server_text(({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port))
+    return (
+        f"The node's state is in {state}; Ctrl-C stops it. In another terminal:\n"
+        f"  export {SERVER_ENV}={here}\n"
+        f"  rollmq status"
     )
 
 
