@@ -10,6 +10,7 @@ from tests.plant.bug import CORE, NODE, STORE, Bug, scenario
 from tests.plant.consensus_bugs import CONSENSUS
 from tests.plant.group_bugs import GROUP
 from tests.plant.queue_bugs import MARKERS, QUEUE
+from tests.plant.repair_bugs import REPAIR
 
 ROLLBACK: Final = "tests/replica/test_rollback.py"
 STORIES: Final = "tests/properties/test_stories.py"
@@ -284,4 +285,5 @@ BUGS: Final[tuple[Bug, ...]] = (
     *GROUP,
     *AGREEMENT,
     *SHIPPING,
+    *REPAIR,
 )
