@@ -1,7 +1,5 @@
 """Known bugs of repair: a damaged node that counts too soon, or takes what it may not."""
 
-
-
 from typing import Final
 
 from tests.plant.bug import CORE, NODE, STORE, Bug
