@@ -296,8 +296,14 @@ class Repair:
 
     def _check_for(self, hole: Hole, answer: RepairHas) -> tuple[int, int] | None:
         """By which entry this peer may see that its log is the same: the one behind the hole, or, should that
-        be damaged there, the next that both have (5.3: then all before it are equal). None: there is none."""
-        if hole.check_index <= hole.last_index or not answer.ranges:
+        be damaged there, the next that both have (5.3: then all before it are equal). None: there is none.
+
+        What is committed needs no such proof, but this peer may not have heard that it is.
+        """
+        is_committed = not hole.check_index
+        is_known_there = is_committed and answer.commit_index >= hole.last_index
+        is_tail = 0 < hole.check_index <= hole.last_index
+        if is_known_there or is_tail or not answer.ranges:
             return hole.check_index, hole.check_term
         shared = [
             (max(ours.first_index, first), ours.term)
@@ -306,7 +312,7 @@ class Repair:
             for first, last in answer.ranges
             if max(ours.first_index, first) <= min(ours.last_index, last)
         ]
-        return min(shared, default=None)
+        return min(shared, default=(0, 0) if is_committed else None)
 
     def _fetch_snapshot(self, now_us: int, *, beyond: int) -> RepairFetch | None:
         """The newest that a peer has; `beyond`: what it must hold at least."""
