@@ -27,10 +27,15 @@ them a bounded tail for followers. What is older the host reads from its store.
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import Final
 
-from rollmq.core.members import Configuration, Membership, is_members_line, members_in
+from rollmq.core.line import BODY_AT
+from rollmq.core.members import MEMBERS_START, Configuration, Membership, is_members_line, members_in
 from rollmq.core.raft_messages import TermRun
-from rollmq.core.segment_digest import is_marker_line
+from rollmq.core.segment_digest import MARKER_START, is_marker_line
+
+LOOKED_AT: Final = (MARKER_START, MEMBERS_START)
+"""How lines begin that mean something here; all others are opaque."""
 
 
 def bytes_of(lines: Iterable[bytes]) -> int:
@@ -222,6 +227,8 @@ class RaftLog:
             self._add_run(max(index, first_index), term)
         self.append(lines, term=self._run_terms[-1])
         for index, line in enumerate(lines, start=first_index):
+            if not line.startswith(LOOKED_AT, BODY_AT):
+                continue
             if is_members_line(line):
                 # Thesis 4.1: a server uses the newest configuration in its log, committed or not.
                 self.membership.append(index, members_in(line))

@@ -55,6 +55,13 @@ class SparseOffsets:
             self._offsets.append(offset)
             self._next_at = offset + SPARSE_EVERY_BYTES
 
+    def add_all(self, first_index: int, offsets: list[int]) -> None:
+        """The same for lines that follow each other, without looking at each."""
+        at = bisect.bisect_left(offsets, self._next_at)
+        while at < len(offsets):
+            self.add(first_index + at, offsets[at])
+            at = bisect.bisect_left(offsets, self._next_at, at)
+
     def before(self, index: int) -> tuple[int, int]:
         """(index, offset) of the nearest remembered line at or before this one."""
         at = bisect.bisect_right(self._indexes, index) - 1

@@ -5,8 +5,9 @@ caller's. It never retries: the disk under it stops at the first failure.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
-from rollmq.core.segment_digest import SegmentDigest, header_line, is_marker_line
+from rollmq.core.segment_digest import MARKER_START, SegmentDigest, header_line, is_marker_line
 from rollmq.limits import DISK_BLOCK_BYTES, SPARSE_EVERY_BYTES, WAL_BATCH_BYTES_MAX
 from rollmq.store.disk import Disk, DiskFile
 from rollmq.store.layout import HISTORY, WAL, SegmentName, open_name, sealed_name
@@ -108,8 +109,13 @@ class Wal:
         """
         assert first_index == self.next_index, f"{first_index} handed in where {self.next_index} belongs"
         assert self._group, "no segment can be written before the group has formed"
+        data = b"".join(lines)
+        if len(data) <= WAL_BATCH_BYTES_MAX and MARKER_START not in data:
+            if data:
+                self._append(lines, data)
+            return
         for part in _parts(lines):
-            self._append(part)
+            self._append(part, b"".join(part))
 
     def cut(self, from_index: int) -> None:
         """Forget the entries from this one on; durable on return.
@@ -185,11 +191,10 @@ class Wal:
     def _is_sealable(segment: OpenSegment, commit_index: int) -> bool:
         return segment.is_complete and segment.next_index - 1 <= commit_index
 
-    def _append(self, lines: Sequence[bytes]) -> None:
+    def _append(self, lines: Sequence[bytes], data: bytes) -> None:
         segment = self.segments[-1] if self.segments else None
         if segment is None or segment.is_complete:
             segment = self._begin_segment()
-        data = b"".join(lines)
         segment.file.write_at(segment.size_bytes, data)
         segment.file.sync()
         self._note(segment, lines, data)
@@ -201,9 +206,8 @@ class Wal:
         if len(data) < SPARSE_EVERY_BYTES:
             segment.offsets.add(segment.next_index, offset)
         else:
-            for index, line in enumerate(lines, start=segment.next_index):
-                segment.offsets.add(index, offset)
-                offset += len(line)
+            ends = list(accumulate(map(len, lines), initial=offset))
+            segment.offsets.add_all(segment.next_index, ends[:-1])
         segment.size_bytes += len(data)
         segment.next_index += len(lines)
         segment.is_complete = is_marker_line(lines[-1])
