@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rollmq.core.events import Enqueue
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
 from rollmq.store.disk import OsDisk
@@ -119,10 +120,13 @@ def compared(states: Sequence[Path]) -> Logs:
 
 def replayed(lines: Sequence[bytes]) -> Counter[str]:
     """The machine takes the whole log, does nothing with no event, and agrees with itself at the end."""
-    machine, terms = Machine(), set()
+    machine, terms, entered = Machine(), set[int](), set[str]()
     for line in lines:
         event = decode_line(line)
         terms.add(event.term)
+        if isinstance(event, Enqueue):
+            assert event.job_id not in entered, f"{event.job_id} came in twice"
+            entered.add(event.job_id)
         machine.apply(event)
     audit_machine(machine)
     counts = machine.counts()
