@@ -93,11 +93,6 @@ def number(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
 
 
-def zero_is_good(value: int | None) -> Text:
-    """A number that should be 0."""
-    return Text(number(value), style="red" if value else "")
-
-
 def counted(value: int | None, noun: str) -> str:
     """How many of what, in the right number."""
     return f"{number(value)} {noun}{'' if value == 1 else 's'}"

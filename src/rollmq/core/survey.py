@@ -108,15 +108,6 @@ class Survey:
         """The same with these entries made sound."""
         return replace(self, ranges=joined([*self.ranges, *lines]))
 
-    def cut_behind(self, index: int) -> "Survey":
-        """The same log, ending with this entry."""
-        kept = [
-            TermRange(each.first_index, min(each.last_index, index), each.term)
-            for each in self.ranges
-            if each.first_index <= index
-        ]
-        return replace(self, ranges=kept, last_index=min(self.last_index, index))
-
 
 def joined(ranges: Iterable[TermRange]) -> list[TermRange]:
     """The same entries in order, in as few ranges as there can be."""

@@ -88,8 +88,6 @@ class WorkerCore(Dialog):
         self.is_draining = False
         self.is_drained = False
         """Nothing is held and nothing unconfirmed: the process may go."""
-        self.late_count = 0
-        """Outcomes that came too late to count."""
         self.complaints: list[str] = []
         """What the node did not like about our messages; the host takes and reports them."""
         self._takes = takes
@@ -315,7 +313,6 @@ class WorkerCore(Dialog):
             self._hand_back(held, "refused")
 
     def _on_ack_done(self, header: AckDoneHeader) -> None:
-        self.late_count += len(header.late)
         while self._done_seq < header.seq and self._sent:
             self._done_seq += 1
             self.outcomes.pop(self._sent.popleft().header.fence, None)

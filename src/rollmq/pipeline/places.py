@@ -23,7 +23,6 @@ from rollmq.pipeline.errors import SourceUnreadable
 HISTORY: Final = "history"
 GAPS_FILE: Final = "gaps.json"
 HEADER_BYTES_MAX: Final = 4096
-GROUP_CHARS: Final = 32
 
 _SEALED = re.compile(r"events-(\d+)-(\d+)\.jsonl")
 _BASE = re.compile(r"base-(\d+)\.jsonl")
