@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from rollmq.errors import OperatorError
+from rollmq.library.operator import OperatorConnection
 from rollmq.store.disk import OsDisk
 from rollmq.store.verify import verify_directory
 from tests.group.load import Runner, Submitter, running
-from tests.group.real_group import RealGroup, RealNode, running_group, sealed_of, wait_for
+from tests.group.real_group import WAIT_S, RealGroup, RealNode, running_group, sealed_of, wait_for
 from tests.group.test_catching_up import seal
 from tests.group.test_failover import audit, grows, settle
 
@@ -94,6 +96,32 @@ def test_a_group_that_is_damaged_in_another_place_on_every_node_recovers(group: 
         for node in group.nodes:
             repaired(node)
         grows(client, 100)
+        settle(group, client)
+    audit(group, client)
+    is_whole(group)
+
+
+def read_all(connection: OperatorConnection) -> None:
+    at = 1
+    while True:
+        at = connection.read_log(at, bytes_max=1 << 16).last_index + 1
+
+
+def test_damage_that_is_found_while_a_node_runs_is_not_served_and_repaired_at_its_next_start(
+    group: RealGroup,
+) -> None:
+    client, worker = Submitter(group.servers, outstanding=4), Runner(group.servers)
+    with running(client, worker):
+        fill(group, client)
+        node = group.others(group.leader())[0]
+        flip(segments(node)[0], 0.5)
+        with OperatorConnection(node.address, by="test") as connection, pytest.raises(OperatorError):
+            read_all(connection)
+        assert node.process is not None
+        assert node.process.wait(WAIT_S) == 1
+        assert "event=damage_found" in node.log_text()
+        node.start()
+        repaired(node)
         settle(group, client)
     audit(group, client)
     is_whole(group)

@@ -110,6 +110,17 @@ class WalCorrupt(StateDamaged):
         )
 
 
+class DamageFound(StateError):
+    """A file was found damaged while the node ran. It was given to nobody, and the node stopped."""
+
+    def __init__(self, *, place: str) -> None:
+        super().__init__(
+            f"{place}. It was found while the node ran, was given to nobody, and the node stops. Start it "
+            f"again: it reads everything, repairs itself from the other nodes, and only then counts again. "
+            f"Look at the disk (kernel log, SMART)."
+        )
+
+
 class SnapshotRefused(StateError):
     """A snapshot that another node sent is not what it says. It was thrown away; nothing was changed."""
 

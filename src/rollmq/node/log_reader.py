@@ -11,7 +11,7 @@ from functools import partial
 
 from rollmq.core.line import decode_line
 from rollmq.core.raft_ready import ReadLines
-from rollmq.errors import EntriesGone, StateError
+from rollmq.errors import EntriesGone, StateError, WalCorrupt
 from rollmq.limits import READS_PER_CONNECTION_MAX
 from rollmq.node.conn import Conn
 from rollmq.node.telling import put_error
@@ -81,6 +81,8 @@ class LogServer:
             return self._store.read_lines(request.first_index, request.bytes_max)[:count]
         except EntriesGone:
             return []
+        except WalCorrupt:
+            return []  # The store remembers it, and the node stops: upkeep looks.
 
     def committed(self) -> None:
         """The commit index moved: those who waited may get something."""

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from rollmq.core.raft_ready import SnapshotFacts
 from rollmq.core.replica import Replica
+from rollmq.errors import DamageFound
 from rollmq.node.archive import Shipper
 from rollmq.node.logs import EventLog
 from rollmq.node.store_thread import StoreThread
@@ -50,6 +51,7 @@ class Upkeep:
         self._is_looking = False
         self._look_again_us = 0
         self._failures_told = 0
+        self._is_stopping = False
         self.archive = archive
         self.disk_free_bytes: int | None = None
         """As the last look found it."""
@@ -65,7 +67,8 @@ class Upkeep:
         return self._helper.last_error
 
     def look(self, replica: Replica, *, now_us: int) -> None:
-        """Now and then: is the disk low, is there anything to fold or to drop."""
+        """Now and then: is the disk low, is there anything to fold or to drop; and was damage found."""
+        self._stop_if_damaged(replica)
         if self._is_looking or now_us < self._look_again_us or self._store.failure is not None:
             return
         self._is_looking, self._look_again_us = True, now_us + LOOK_EVERY_US
@@ -83,6 +86,20 @@ class Upkeep:
             return Look(free_bytes, is_low, self._step(now_us, log_us, confirmed))
 
         self._thread.do(step, lambda look: self._looked(replica, look))
+
+    def _stop_if_damaged(self, replica: Replica) -> None:
+        """In a group what was found damaged is repaired at the next start. Alone there is nobody to help: then
+        it is said, and not served."""
+        damage, self._store.found_damage = self._store.found_damage, None
+        place = damage.places[0] if damage is not None else ""
+        if self._helper.found_damage:
+            place, self._helper.found_damage = self._helper.last_error, False
+        if not place or self._is_stopping:
+            return
+        self._log("damage_found", place=place)
+        if replica.raft.log.membership.current.voters - {replica.raft.node_id}:
+            self._is_stopping = True
+            self._thread.do(self._store.ask_checkup, lambda _: _stop(DamageFound(place=place)))
 
     def seal(self, commit_index: int) -> None:
         """A marker is committed: seal up to it."""
@@ -134,6 +151,11 @@ class Upkeep:
         elif done.result is not None:
             self._log("snapshot_folded", index=done.result.last_index, bytes=done.result.size_bytes)
         name_snapshot(self._store, replica)
+
+
+def _stop(error: DamageFound) -> None:
+    """Raised in the loop, it stops the node."""
+    raise error
 
 
 def name_snapshot(store: Store, replica: Replica) -> None:

@@ -2,7 +2,7 @@
 
 Runs beside a node at low priority, so that a snapshot stops nobody. It reads sealed segments, which never
 change, and writes one new file; it takes no lock, and deletes only what helpers that died have left. One
-JSON line on stdout is its answer; a failure is one line on stderr and exit code 1.
+JSON line on stdout is its answer; a failure is one line on stderr and exit code 1, or 3 for damaged files.
 """
 
 import argparse
@@ -14,10 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from rollmq.errors import RollmqError
+from rollmq.errors import RollmqError, StateDamaged
 from rollmq.store.disk import GuardedDisk, OsDisk
 from rollmq.store.fold import FoldResult, fold_base, fold_snapshot
 
+DAMAGED = 3
+"""Exit code: what it was to read is damaged, so trying again is of no use."""
 NICE = 10
 """Behind the node and its workers: a fold may take its time."""
 
@@ -41,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.disable()  # it makes no cycles and ends after one fold; collecting among a million jobs costs a third
     try:
         result = _fold(chosen.directory, base_index=chosen.base, parent=chosen.parent)
+    except StateDamaged as error:
+        print(str(error), file=sys.stderr)
+        return DAMAGED
     except (RollmqError, OSError) as error:
         print(str(error), file=sys.stderr)
         return 1

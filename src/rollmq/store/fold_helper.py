@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rollmq.limits import FOLD_RETRY_FIRST_US, FOLD_RETRY_MAX_US
+from rollmq.store.compact import DAMAGED
 from rollmq.store.fold import FoldResult
 
 ERROR_CHARS_MAX = 2000
@@ -41,6 +42,8 @@ class FoldHelper:
         self.failures_in_row = 0
         self.failures_count = 0
         self.last_error = ""
+        self.found_damage = False
+        """It failed because what it was to read is damaged."""
 
     @property
     def is_running(self) -> bool:
@@ -76,6 +79,7 @@ class FoldHelper:
         self._process = None
         output, complaint = process.communicate()
         if process.returncode != 0:
+            self.found_damage = process.returncode == DAMAGED
             reason = complaint.decode("utf-8", "replace").strip() or f"exit code {process.returncode}"
             self._failed(now_us, reason)
             return None

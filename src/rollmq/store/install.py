@@ -150,13 +150,17 @@ class SnapshotSource:
         self._files: dict[int, DiskFile] = {}
 
     def read(self, index: int, offset: int, bytes_max: int) -> bytes | None:
-        """A piece of the snapshot as of this entry; None when it is no longer kept."""
+        """A piece of the snapshot as of this entry; None when it is no longer kept. Raises StateDamaged."""
         file = self._files.pop(index, None)
         if file is None:
+            name = layout.snapshot_name(index)
             try:
-                file = self._disk.open(layout.snapshot_name(index), "read")
+                check_state(self._disk, StateName(index, name))
+                file = self._disk.open(name, "read")
             except FileNotFoundError:
                 return None
+            except (LineDamaged, OSError) as error:
+                raise StateDamaged(path=self._disk.path_of(name), reason=str(error)) from error
         self._files[index] = file
         while len(self._files) > KEPT_OPEN:
             self._files.pop(next(iter(self._files))).close()

@@ -28,6 +28,8 @@ INCOMING_FILE = "snapshots/incoming.tmp"
 """A snapshot of another node, while it comes in."""
 REPAIRING_FILE = "repairing"
 """Says that the end of the log is lost until a repair has made it sure: what is in wal/ may look whole."""
+CHECKUP_FILE = "checkup"
+"""Damage was found while the node ran: the next start reads everything, and repairs what is damaged."""
 PATCH_FILE = "wal/patch.tmp"
 """A segment that is being put together from what is sound of it and lines of other nodes."""
 
@@ -41,6 +43,7 @@ KNOWN_NAMES = frozenset(
         BALLAST_FILE,
         INSTALLING_FILE,
         REPAIRING_FILE,
+        CHECKUP_FILE,
         "lost+found",
     }
 )

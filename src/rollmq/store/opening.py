@@ -156,6 +156,9 @@ def _open_locked(disk: GuardedDisk, fresh_node_id: str, options: StoreOptions) -
     identity = read_identity(disk) or _begin(disk, fresh_node_id)
     if disk.exists(layout.INSTALLING_FILE):
         finish_install(disk)
+    if disk.exists(layout.CHECKUP_FILE):
+        reason = "damage was found while the node ran, and is to be repaired from the other nodes first"
+        raise StateDamaged(path=disk.path_of(layout.CHECKUP_FILE), reason=reason)
     if disk.exists(layout.REPAIRING_FILE):
         reason = "a repair from the other nodes was begun and did not end"
         raise StateDamaged(path=disk.path_of(layout.REPAIRING_FILE), reason=reason)

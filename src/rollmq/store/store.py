@@ -14,7 +14,7 @@ from itertools import takewhile
 from rollmq import limits
 from rollmq.core.raft_ready import HardState, SnapshotFacts, Write, WriteChunk
 from rollmq.core.segment_digest import SegmentDigest
-from rollmq.errors import StoreFailed
+from rollmq.errors import StateDamaged, StoreFailed, WalCorrupt
 from rollmq.store import layout
 from rollmq.store.disk import Disk, GuardedDisk
 from rollmq.store.fold import FoldResult, LogSince, is_fold_due
@@ -52,6 +52,8 @@ class Store:
         recovered = opened.recovered
         self.identity = recovered.identity
         self.hard_state = recovered.hard_state
+        self.found_damage: StateDamaged | None = None
+        """What was found damaged since the start, the last of it. It was not given to anybody."""
         self.snapshot: SnapshotRef | None = None
         state = recovered.state
         if state is not None and state.name.startswith(layout.SNAPSHOTS):
@@ -165,8 +167,21 @@ class Store:
         self.snapshot = SnapshotRef(facts.last_index, facts.digest, facts.total_bytes)
 
     def read_chunk(self, index: int, offset: int, bytes_max: int) -> bytes | None:
-        """A piece of a snapshot for another node; None when it is no longer kept. For one thread."""
-        return self._source.read(index, offset, bytes_max)
+        """A piece of a snapshot for another node; None when it is no longer kept, or is damaged: each is read
+        as a whole before its first piece is given. For one thread."""
+        try:
+            return self._source.read(index, offset, bytes_max)
+        except StateDamaged as error:
+            self.found_damage = error
+            return None
+
+    def ask_checkup(self) -> None:
+        """Damage was found: let the next start read everything and repair it. Durable on return."""
+        self._disk.assert_alive()
+        file = self._disk.open(layout.CHECKUP_FILE, "create")
+        file.sync()
+        file.close()
+        self._disk.sync_folder(layout.ROOT)
 
     # -- reading
 
@@ -182,7 +197,11 @@ class Store:
     def read_lines(self, first: int, bytes_max: int) -> list[bytes]:
         """Lines from entry `first` on, at least one unless it is the next to be written; see LogReader."""
         self._disk.assert_alive()
-        return self._reader.read_lines(first, bytes_max)
+        try:
+            return self._reader.read_lines(first, bytes_max)
+        except WalCorrupt as error:
+            self.found_damage = error
+            raise
 
     def state_lines(self, until_index: int) -> Iterator[bytes] | None:
         """The lines of the newest snapshot or base that is not ahead of this entry; None without one."""

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from rollmq.core.line import LineDamaged
 from rollmq.core.raft_ready import HardState, SnapshotFacts, WriteChunk
 from rollmq.errors import StateDamaged
 from rollmq.store import layout
@@ -19,6 +20,7 @@ from rollmq.store.install import Incoming, copied, finish_install, put_in_place
 from rollmq.store.mark import Mark, MarkFile, read_mark
 from rollmq.store.opening import make_durable
 from rollmq.store.sealed_file import replace_file, write_value
+from rollmq.store.snapshot import check_state
 from rollmq.store.survey import Extent, Surveyed
 from rollmq.store.vote import write_vote
 
@@ -153,10 +155,24 @@ class Surgeon:
             file = self._disk.open(newest.name, "edit")
             make_durable(file, 0, newest.scan.good_bytes)
             file.close()
+        self._mend_bases(surveyed)
         self._set_mark(_mark_of(surveyed))
-        if self._disk.exists(layout.REPAIRING_FILE):
-            self._disk.unlink(layout.REPAIRING_FILE)
-            self._disk.sync_folder(layout.ROOT)
+        for name in (layout.REPAIRING_FILE, layout.CHECKUP_FILE):
+            if self._disk.exists(name):
+                self._disk.unlink(name)
+                self._disk.sync_folder(layout.ROOT)
+
+    def _mend_bases(self, surveyed: Surveyed) -> None:
+        """A base is read when the next one is folded, and by audits only. One that is damaged is no base: the
+        history that is kept begins anew behind the state."""
+        for base in layout.bases(self._disk):
+            try:
+                check_state(self._disk, base)
+            except (LineDamaged, OSError):
+                self._disk.unlink(base.name)
+                self._disk.sync_folder(layout.HISTORY)
+                if surveyed.state is not None:
+                    self.leave_history(surveyed)
 
     def _set_mark(self, mark: Mark) -> None:
         try:
