@@ -283,6 +283,7 @@ class Shelf:
     """A store that is asked which history may go."""
 
     failure = None
+    found_damage = None
 
     def __init__(self) -> None:
         self.asked: list[int | None] = []

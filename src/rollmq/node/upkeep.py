@@ -88,8 +88,8 @@ class Upkeep:
         self._thread.do(step, lambda look: self._looked(replica, look))
 
     def _stop_if_damaged(self, replica: Replica) -> None:
-        """In a group what was found damaged is repaired at the next start. Alone there is nobody to help: then
-        it is said, and not served."""
+        """In a group what was found damaged is repaired at the next start. Alone there is nobody to help:
+        then it is said, and not served."""
         damage, self._store.found_damage = self._store.found_damage, None
         place = damage.places[0] if damage is not None else ""
         if self._helper.found_damage:
