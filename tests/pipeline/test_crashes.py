@@ -100,6 +100,7 @@ def test_a_death_at_every_step_one_after_the_other_changes_nothing_in_the_end(
     assert rows_of_newest(house) == after
 
 
+@pytest.mark.slow
 def test_a_death_while_a_death_is_taken_back_changes_nothing_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,8 @@ from tests.pipeline.plain_fold import PlainFold
 from tests.pipeline.real_history import RealHistory, real_history
 from tests.pipeline.test_silver import check_tables
 
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHistory]:
