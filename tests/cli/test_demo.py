@@ -2,10 +2,12 @@
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -180,3 +182,15 @@ def test_a_node_that_cannot_start_is_told_with_its_own_words(
     assert "another process listens there" in result.stderr
     assert str(tmp_path / "kept") in result.stderr
     assert (tmp_path / "kept" / "n3.log").exists()
+
+
+def test_a_disk_that_is_nearly_full_is_told_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=command.ROOM_BYTES - 1))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    result = run("demo")
+    assert result.exit_code == 1
+    assert "Nothing was started" in result.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,7 @@ import click
 import uvloop
 from rich.text import Text
 
+from rollmq import limits
 from rollmq.cli import looks
 from rollmq.cli.demo.cast import DemoFailed
 from rollmq.cli.demo.proof import Figures
@@ -21,6 +22,8 @@ from rollmq.cli.demo.screen import Screen
 from rollmq.cli.demo.story import FULL, QUICK, Ending, Story
 from rollmq.errors import RollmqError
 
+ROOM_BYTES: Final = limits.DISK_FREE_BYTES_MIN + 200_000_000
+"""What nodes want to stay free, and what three of them write."""
 JOBS_MIN: Final = 300
 JOBS_MAX: Final = 1_000_000
 
@@ -57,6 +60,7 @@ def demo(ctx: click.Context, jobs: int | None, quick: bool, keep: Path | None, a
     if jobs is not None:
         script = dataclasses.replace(script, jobs=jobs)
     folder = _folder(keep)
+    _check_room(folder, keep)
     screen = Screen(is_silent=as_json)
     is_kept = keep is not None
     try:
@@ -87,6 +91,19 @@ def _folder(keep: Path | None) -> Path:
         )
     keep.mkdir(parents=True, exist_ok=True)
     return keep
+
+
+def _check_room(folder: Path, keep: Path | None) -> None:
+    """On a disk that is nearly full the nodes would refuse submits, as they should."""
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes >= ROOM_BYTES:
+        return
+    if keep is None:
+        folder.rmdir()
+    raise DemoFailed(
+        f"{folder.parent if keep is None else folder} has {looks.size(free_bytes)} free, the demo needs "
+        f"{looks.size(ROOM_BYTES)}. Nothing was started. Name another place: TMPDIR=DIR, or --keep DIR."
+    )
 
 
 def _play(story: Story, screen: Screen) -> Ending:
