@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rollmq.core.leader import Leader
 from rollmq.core.raft_ready import ReadChunk, ReadLines, Ready, Role, SnapshotFacts, Write, WriteChunk
 from rollmq.core.repair_messages import RepairAsk, RepairFetch, RepairHas, RepairPiece
-from rollmq.errors import EntriesGone, SnapshotRefused
+from rollmq.errors import EntriesGone, ReplicaDiverged, SnapshotRefused
 from rollmq.node.assembling import assemble, rebuild
 from rollmq.store.layout import snapshot_name
 from rollmq.store.opening import Recovered
@@ -63,6 +63,9 @@ class GroupNode(Patient):
         self._raft_timer_us: int | None = None
         self._is_rebuild_due = False
         self._was_leader = False
+        self.odd = ""
+        """What a flipped bit of its memory has changed, until it starts or loads its state anew: its state,
+        or what it takes for the bytes of its segment."""
         self.is_gone = False
         """Its disk was emptied, so this node is no more: the machine came back as another one."""
 
@@ -138,9 +141,36 @@ class GroupNode(Patient):
         for call in held:
             self.input(call)
 
+    def _audit(self, leader: Leader) -> None:
+        if not self.odd:
+            super()._audit(leader)
+
+    def flip(self, what: str) -> None:
+        """A bit of its memory changes: from now on it is another replica than the others."""
+        self.world.say(self.name, f"is odd: a bit of its {what} flips")
+        self.oracle.counts[f"odd {what}"] += 1
+        self.odd = what
+        if what == "state":
+            self.replica.machine.no_ops += 1
+        else:
+            self.replica._segment.add_block(b"x", lines_count=0)
+
+    def _guard(self, call: Callable[[], object]) -> None:
+        """Rule 5: whoever is odd stops in the end, and nobody else."""
+        try:
+            super()._guard(call)
+        except ReplicaDiverged as error:
+            if not self.odd:
+                raise Violation(f"P6: {self.name} stops, and is no other than the group: {error}") from error
+            self.world.say(self.name, f"stops: {error}")
+            self.oracle.counts["odd ones found"] += 1
+            self._busy = None
+            self.crash(is_power_cut=False)
+
     # -- starting
 
     def boot(self) -> None:
+        self.odd = ""
         if not self.is_gone:
             super().boot()
 
@@ -203,7 +233,7 @@ class GroupNode(Patient):
     def _tick(self) -> None:
         self.law.look_at_clocks(self.group.nodes)
         super()._tick()
-        if self.world.happens(0.01) and self.is_up and not self.is_rebuilding:
+        if self.world.happens(0.01) and self.is_up and not self.is_rebuilding and not self.odd:
             machine = self.replica.machine
             if machine.last_index <= self.replica.raft.commit_index:
                 self.law.has_state(self, machine)
@@ -295,6 +325,9 @@ class GroupNode(Patient):
         if is_leader and ready.role_changed:
             self.world.say(self.name, f"leads in term {ready.term}")
             self.law.leads(self, ready.term)
+            if self.odd == "state":
+                # What it would decide from now on is out of a state that is wrong: nothing in the log forbids it.
+                self.later(0, lambda: self.crash(is_power_cut=False))
             self.oracle.counts["leaders"] += 1
         elif self._was_leader and not is_leader:
             self.world.say(self.name, f"leads no more, term {ready.term}")
@@ -417,6 +450,7 @@ class GroupNode(Patient):
         self.law.has_state(self, machine)
         self.set_time()
         self.replica.installed(facts, machine)
+        self.odd = ""
         self._is_rebuild_due = False
         self._seen_index = facts.last_index
         self.world.say(self.name, f"has installed a snapshot of {facts.last_index} entries")
@@ -454,6 +488,7 @@ class GroupNode(Patient):
         self.world.say(self.name, f"rebuilds its state up to {last_index}")
         self.oracle.counts["rebuilds"] += 1
         self.replica.rebuilt(rebuild(self.store, last_index), self.store.segment_digest(last_index + 1))
+        self.odd = ""
 
     # -- a polite end
 

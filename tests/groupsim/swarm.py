@@ -35,6 +35,8 @@ class GroupFaults:
     """Whoever leads is killed, paused or cut off."""
     members_every_us: int = 0
     """An operator wishes to add, remove or replace a member, or a disk is emptied and its node replaced."""
+    flip_every_us: int = 0
+    """A bit flips in the memory of one node, while all others are as they should be."""
     clocks_every_us: int = 0
     """All wall clocks go ahead at once, as after a night in which the group was down."""
     rot_every_us: int = 0
@@ -88,6 +90,8 @@ def draw_group(random: Random) -> GroupSwarm:
         swarm.group.rot_every_us = random.choice([2, 4, 8]) * SECOND_US
         swarm.group.rot_all = random.choice([0.0, 0.3, 1.0])
         swarm.group.repair_crash = random.choice([0.0, 0.0, 0.05])
+    if random.random() < 0.2:
+        swarm.group.flip_every_us = random.choice([2, 6]) * SECOND_US
     return swarm
 
 

@@ -29,6 +29,7 @@ class GroupWeather:
             (group.swarm.peers.clog_every_us, self._clog),
             (self.faults.members_every_us, group.operator.act),
             (self.faults.clocks_every_us, self._all_clocks),
+            (self.faults.flip_every_us, self._flip),
         ):
             self._every(mean_us, call)
         for node in group.nodes:
@@ -62,6 +63,8 @@ class GroupWeather:
         for node in self.group.nodes:
             if node.is_paused:
                 node.go_on()
+            if node.odd:
+                node.crash(is_power_cut=False)
 
     # -- partitions
 
@@ -184,6 +187,13 @@ class GroupWeather:
             self.world.after(self.world.between((0, 3 * SECOND_US)), self._heal)
         else:
             node.crash(is_power_cut=kind == 2)
+
+    def _flip(self) -> None:
+        nodes = self.group.nodes
+        whole = [node for node in nodes if node.is_up and not node.is_paused and not node.is_rebuilding]
+        if whole and not any(node.odd for node in nodes):
+            node = self.world.random.choice(whole)
+            node.flip(self.world.random.choice(("state", "segment")) if node.leader is None else "segment")
 
     def _all_clocks(self) -> None:
         step_us = self.world.between((SECOND_US, 3_600 * SECOND_US))

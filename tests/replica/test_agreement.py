@@ -140,6 +140,71 @@ def test_what_was_refused_of_one_leader_is_no_reproach_to_the_next() -> None:
     assert odd.lines == other.lines
 
 
+def test_a_marker_that_comes_when_it_is_committed_stops_whoever_has_another_segment() -> None:
+    """It was away: it is not asked any more."""
+    trio, leader, (odd, other) = led()
+    trio.cut_off = {odd.node_id}
+    change_a_line(odd)
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    trio.run(400)
+    assert other.replica.raft.commit_index >= marker
+    trio.cut_off = set()
+    trio.run(2_000)
+    assert list(trio.stopped) == [odd.node_id]
+    assert f"the segment that this marker ends (entry {marker})" in trio.stopped[odd.node_id]
+
+
+def rebuilding(trio: Stopping, leader: Member) -> Member:
+    """The old leader, whose tail another one has cut: its state is being loaded anew, and that takes its time."""
+    trio.cut_off = {leader.node_id}
+    for _ in range(5):
+        trio.submit(leader)
+    new = trio.leader()
+    trio.run(300)
+    leader._rebuild = lambda: None  # type: ignore[method-assign]
+    trio.cut_off = set()
+    trio.run(400)
+    assert leader.replica.is_rebuilding
+    return new
+
+
+def finish(trio: Stopping, member: Member) -> None:
+    del member._rebuild  # type: ignore[method-assign]
+    member._rebuild()
+    trio.run(1_000)
+
+
+def test_a_node_that_loads_its_state_anew_confirms_no_marker_that_it_cannot_judge() -> None:
+    """With it a leader that differs would have a majority, and the only one that is right would stop."""
+    trio, old, (one, other) = led()
+    new = rebuilding(trio, old)
+    right = other if new is one else one
+    change_a_line(new)
+    new.replica.mark()
+    marker = new.replica.segment_first_index - 1
+    trio.run(400)
+    leadership = new.replica.raft.leadership
+    assert leadership is not None
+    progress = leadership.progress(old.node_id)
+    assert progress is not None
+    assert progress.match_index == marker - 1
+    assert trio.stopped == {}
+    finish(trio, old)
+    assert list(trio.stopped) == [new.node_id]
+    assert set(trio.members) == {old.node_id, right.node_id}
+
+
+def test_a_marker_that_waited_for_the_state_is_confirmed_when_it_is_right() -> None:
+    trio, old, _ = led()
+    new = rebuilding(trio, old)
+    new.replica.mark()
+    trio.run(400)
+    finish(trio, old)
+    assert trio.stopped == {}
+    assert old.lines == new.lines
+
+
 def restarted(trio: Stopping, member: Member) -> None:
     """Its process is a new one: the log is on its disk, nothing of it is applied or in memory."""
     old, runs = member.replica.raft, list[tuple[int, int]]()

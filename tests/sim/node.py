@@ -226,7 +226,10 @@ class SimNode:
         self.turn()
         leader = self.leader
         if leader is not None and self._ticks % AUDIT_EVERY == 0:
-            audit_node(self.oracle, leader)
+            self._audit(leader)
+
+    def _audit(self, leader: Leader) -> None:
+        audit_node(self.oracle, leader)
 
     def _settle(self, leader: Leader) -> None:
         """An operator sets what this run is to be like."""

@@ -230,6 +230,11 @@ class RaftCore(Candidacy):
         leader is told so (rule 5). Call it in the turn in which it came, before anything of it is written."""
         self._following.refuse(index)
 
+    def hold_marker(self, index: int) -> None:
+        """It cannot be said yet whether this marker ends the bytes that are here: until 0 is said it, and what
+        follows it stay in the log and are not confirmed."""
+        self._following.unjudged_index = index
+
     @property
     def overruled_index(self) -> int:
         """A marker that was refused here and is committed in the group; 0: none."""

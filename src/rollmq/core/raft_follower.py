@@ -21,6 +21,7 @@ class Following:
         "overruled_index",
         "refused_index",
         "term",
+        "unjudged_index",
         "wall_us",
     )
 
@@ -34,6 +35,8 @@ class Following:
         """This node's wall clock, told in answers."""
         self.refused_index = 0
         """A marker whose segment is another one here: it is not in our log, nor what follows it. 0 = none."""
+        self.unjudged_index = 0
+        """A marker in our log of which nobody can say yet whether it is ours: not confirmed. 0 = none."""
         self.overruled_index = 0
         """A marker that was refused here and that the group has committed: this log is not the group's."""
         self._verified_index = 0
@@ -48,6 +51,7 @@ class Following:
         """The next term's: nothing of its leader's log is known yet."""
         following = Following(node_id=self._node_id, term=term, log=self._log)
         following.counts, following.wall_us = self.counts, self.wall_us
+        following.unjudged_index = self.unjudged_index
         return following
 
     def refuse(self, index: int) -> None:
@@ -68,7 +72,7 @@ class Following:
         """The log was replaced by this leader's snapshot: equal up to there."""
         self._verified_index = max(self._verified_index, index)
         self._unconfirmed = None
-        self.refused_index = 0
+        self.refused_index = self.unjudged_index = 0
 
     def take(self, request: AppendEntries) -> AppendResp | None:
         """Bring the log in line with the request. Returns the answer, None when it must wait for the disk."""
@@ -118,6 +122,8 @@ class Following:
         """Delete from the first entry that conflicts, and only then; add what is not here (pitfall 18)."""
         if index <= self._log.last_index:
             self._log.cut(index)
+            if index <= self.unjudged_index:
+                self.unjudged_index = 0
         self._log.append_runs(request.lines[index - request.prev_index - 1 :], request.term_runs)
 
     def _assert_same_at_commit(self, request: AppendEntries, last_index: int) -> None:
@@ -147,6 +153,8 @@ class Following:
         )
 
     def _confirmation(self, request: AppendEntries, match_index: int) -> AppendResp:
+        if 0 < self.unjudged_index <= match_index:
+            match_index = self.unjudged_index - 1
         if request.lines:
             counts_index, counts, wall_us = 0, b"", 0  # Heartbeats are often enough for these.
         else:

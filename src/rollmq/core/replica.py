@@ -71,6 +71,8 @@ class Replica:
         self._is_all_handed_out = False
         """No job that could be handed out was left by the last `ready`, a leader's."""
         self._is_rebuilding = False
+        self._unjudged: list[int] = []
+        """Markers that came while the state was loaded anew."""
         self._ahead = Ahead()
         self._applied_in_turn = 0
         self._waits_for_lines = False
@@ -275,10 +277,28 @@ class Replica:
             self._ahead.add(message.prev_index + 1, events)
         if log.new_markers:
             markers, log.new_markers = log.new_markers, []
-            known = ((self._segment,) if not self._is_rebuilding else ()) + self._log_end
-            refused = next((index for index in markers if is_another_segment(log, known, index)), 0)
-            if refused:
-                self.raft.refuse_marker(refused)
+            self._judge(markers)
+
+    def _judge(self, markers: list[int]) -> None:
+        """Rule 5: a marker over other bytes than ours is refused before it is confirmed."""
+        if self._is_rebuilding:
+            # Its digest is of what was cut: they are judged when the rebuilt one is there.
+            if not self._unjudged:
+                self.raft.hold_marker(markers[0])
+            self._unjudged += markers
+            return
+        known = (self._segment, *self._log_end)
+        refused = next((at for at in markers if is_another_segment(self.raft.log, known, at)), 0)
+        if 0 < refused <= self.raft.commit_index:
+            raise ReplicaDiverged(index=refused, what="the segment that this marker ends")
+        if refused:
+            self.raft.refuse_marker(refused)
+
+    def _judge_late(self) -> None:
+        """The state was loaded anew: what came meanwhile is looked at."""
+        markers, self._unjudged = self._unjudged, []
+        self.raft.hold_marker(0)
+        self._judge([at for at in markers if at <= self.raft.log.last_index])
 
     # -- leading
 
@@ -417,6 +437,7 @@ class Replica:
         self._step_down()
         self._ahead.cut(cut_from)
         self.agreement.cut(cut_from)
+        self._unjudged = [at for at in self._unjudged if at < cut_from]
         self._log_end = tuple(digest for digest in self._log_end if digest.next_index <= cut_from)
         if self._is_rebuilding or cut_from > self.machine.last_index:
             return False
@@ -435,6 +456,7 @@ class Replica:
         self.machine, self._segment = machine, segment
         self._ahead.clear()
         self._is_rebuilding = False
+        self._judge_late()
         self.raft.hold_campaign(False)
 
     def installed(self, snapshot: SnapshotFacts, machine: Machine) -> None:
@@ -449,6 +471,7 @@ class Replica:
         self._ahead.clear()
         if self._is_rebuilding:
             self._is_rebuilding = False
+            self._judge_late()
             self.raft.hold_campaign(False)
 
     def _release(self) -> list[AnyEffect]:
