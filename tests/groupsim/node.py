@@ -156,11 +156,14 @@ class GroupNode(Patient):
             self.replica._segment.add_block(b"x", lines_count=0)
 
     def _guard(self, call: Callable[[], object]) -> None:
-        """Rule 5: whoever is odd stops in the end, and nobody else."""
+        """Rule 5: whoever is odd stops in the end, and nobody else.
+
+        But one that wrote a marker while it was odd cannot lead with it when it has become whole again.
+        """
         try:
             super()._guard(call)
         except ReplicaDiverged as error:
-            if not self.odd:
+            if not self.odd and error.index <= len(self.law.lines):
                 raise Violation(f"P6: {self.name} stops, and is no other than the group: {error}") from error
             self.world.say(self.name, f"stops: {error}")
             self.oracle.counts["odd ones found"] += 1
@@ -326,7 +329,7 @@ class GroupNode(Patient):
             self.world.say(self.name, f"leads in term {ready.term}")
             self.law.leads(self, ready.term)
             if self.odd == "state":
-                # What it would decide from now on is out of a state that is wrong: nothing in the log forbids it.
+                # What it would decide is out of a wrong state, and nothing in the log would say so.
                 self.later(0, lambda: self.crash(is_power_cut=False))
             self.oracle.counts["leaders"] += 1
         elif self._was_leader and not is_leader:

@@ -90,8 +90,10 @@ def draw_group(random: Random) -> GroupSwarm:
         swarm.group.rot_every_us = random.choice([2, 4, 8]) * SECOND_US
         swarm.group.rot_all = random.choice([0.0, 0.3, 1.0])
         swarm.group.repair_crash = random.choice([0.0, 0.0, 0.05])
-    if random.random() < 0.2:
+    if random.random() < 0.2 and not swarm.group.rot_every_us:
+        # An odd one may be out for long, so it is the only one that is.
         swarm.group.flip_every_us = random.choice([2, 6]) * SECOND_US
+        swarm.minority_dead = 0.0
     return swarm
 
 

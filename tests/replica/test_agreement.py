@@ -156,7 +156,7 @@ def test_a_marker_that_comes_when_it_is_committed_stops_whoever_has_another_segm
 
 
 def rebuilding(trio: Stopping, leader: Member) -> Member:
-    """The old leader, whose tail another one has cut: its state is being loaded anew, and that takes its time."""
+    """The old leader, whose tail another one has cut: its state is being loaded anew, which takes time."""
     trio.cut_off = {leader.node_id}
     for _ in range(5):
         trio.submit(leader)

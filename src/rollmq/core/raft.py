@@ -231,8 +231,8 @@ class RaftCore(Candidacy):
         self._following.refuse(index)
 
     def hold_marker(self, index: int) -> None:
-        """It cannot be said yet whether this marker ends the bytes that are here: until 0 is said it, and what
-        follows it stay in the log and are not confirmed."""
+        """It cannot be said yet whether this marker ends the bytes that are here: until 0 is said, it and
+        what follows it stay in the log and are not confirmed."""
         self._following.unjudged_index = index
 
     @property

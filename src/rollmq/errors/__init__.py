@@ -51,6 +51,7 @@ class ReplicaDiverged(RollmqError):
     """This node's log or state is not that of its group. It stops; nothing was changed."""
 
     def __init__(self, *, index: int, what: str) -> None:
+        self.index = index
         super().__init__(
             f"{what} (entry {index}) is not the same here as in the group. The node stops, so that "
             f"nothing untrue is served; nothing was changed. The others go on. Keep a copy of its directory "
