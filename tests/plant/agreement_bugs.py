@@ -41,13 +41,6 @@ DIFFERING: Final = (
         (AGREE + "test_a_marker_that_waited_for_the_state_is_confirmed_when_it_is_right",),
     ),
     Bug(
-        "a marker that comes when it is committed is refused like others",
-        "src/rollmq/core/replica.py",
-        "        if 0 < refused <= self.raft.commit_index:\n",
-        "        if False:\n",
-        (AGREE + "test_a_marker_that_comes_when_it_is_committed_stops_whoever_has_another_segment",),
-    ),
-    Bug(
         "a refused marker stays in the log",
         CORE + "raft_follower.py",
         "        if index <= self._log.last_index:\n            self._log.cut(index)\n        self._verified_index",

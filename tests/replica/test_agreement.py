@@ -199,10 +199,14 @@ def test_a_marker_that_waited_for_the_state_is_confirmed_when_it_is_right() -> N
     trio, old, _ = led()
     new = rebuilding(trio, old)
     new.replica.mark()
+    marker = new.replica.segment_first_index - 1
     trio.run(400)
     finish(trio, old)
     assert trio.stopped == {}
     assert old.lines == new.lines
+    progress = new.replica.raft.leadership.progress(old.node_id)  # type: ignore[union-attr]
+    assert progress is not None
+    assert progress.match_index >= marker
 
 
 def restarted(trio: Stopping, member: Member) -> None:

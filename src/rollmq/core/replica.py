@@ -289,8 +289,6 @@ class Replica:
             return
         known = (self._segment, *self._log_end)
         refused = next((at for at in markers if is_another_segment(self.raft.log, known, at)), 0)
-        if 0 < refused <= self.raft.commit_index:
-            raise ReplicaDiverged(index=refused, what="the segment that this marker ends")
         if refused:
             self.raft.refuse_marker(refused)
 
