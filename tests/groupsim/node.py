@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final
 from rollmq.core.leader import Leader
 from rollmq.core.raft_ready import ReadChunk, ReadLines, Ready, Role, SnapshotFacts, Write, WriteChunk
 from rollmq.core.repair_messages import RepairAsk, RepairFetch, RepairHas, RepairPiece
-from rollmq.errors import EntriesGone, ReplicaDiverged, SnapshotRefused
+from rollmq.errors import EntriesGone, SnapshotRefused
 from rollmq.node.assembling import assemble, rebuild
 from rollmq.store.layout import snapshot_name
 from rollmq.store.opening import Recovered
 from rollmq.store.store import Store
 from rollmq.wire.peer import NodeMessage
+from tests.groupsim.odd import OddNode
 from tests.groupsim.oracle import GroupOracle, Witness
 from tests.groupsim.patient import Patient
 from tests.groupsim.swarm import GroupSwarm
@@ -40,7 +41,7 @@ def address_of(number: int) -> str:
     return f"10.0.0.{number}:5000"
 
 
-class GroupNode(Patient):
+class GroupNode(OddNode, Patient):
     """One machine of a group, and the node process on it while it runs."""
 
     oracle: Witness
@@ -63,9 +64,6 @@ class GroupNode(Patient):
         self._raft_timer_us: int | None = None
         self._is_rebuild_due = False
         self._was_leader = False
-        self.odd = ""
-        """What a flipped bit of its memory has changed, until it starts or loads its state anew: its state,
-        or what it takes for the bytes of its segment."""
         self.is_gone = False
         """Its disk was emptied, so this node is no more: the machine came back as another one."""
 
@@ -141,34 +139,8 @@ class GroupNode(Patient):
         for call in held:
             self.input(call)
 
-    def _audit(self, leader: Leader) -> None:
-        if not self.odd:
-            super()._audit(leader)
-
-    def flip(self, what: str) -> None:
-        """A bit of its memory changes: from now on it is another replica than the others."""
-        self.world.say(self.name, f"is odd: a bit of its {what} flips")
-        self.oracle.counts[f"odd {what}"] += 1
-        self.odd = what
-        if what == "state":
-            self.replica.machine.no_ops += 1
-        else:
-            self.replica._segment.add_block(b"x", lines_count=0)
-
-    def _guard(self, call: Callable[[], object]) -> None:
-        """Rule 5: whoever is odd stops in the end, and nobody else.
-
-        But one that wrote a marker while it was odd cannot lead with it when it has become whole again.
-        """
-        try:
-            super()._guard(call)
-        except ReplicaDiverged as error:
-            if not self.odd and error.index <= len(self.law.lines):
-                raise Violation(f"P6: {self.name} stops, and is no other than the group: {error}") from error
-            self.world.say(self.name, f"stops: {error}")
-            self.oracle.counts["odd ones found"] += 1
-            self._busy = None
-            self.crash(is_power_cut=False)
+    def committed_count(self) -> int:
+        return len(self.law.lines)
 
     # -- starting
 
