@@ -22,7 +22,7 @@ from rollmq.cli.demo.screen import Screen
 from rollmq.cli.demo.story import FULL, QUICK, Ending, Story
 from rollmq.errors import RollmqError
 
-ROOM_BYTES: Final = limits.DISK_FREE_BYTES_MIN + 200_000_000
+ROOM_BYTES: Final = limits.DISK_FREE_BYTES_MIN + 3 * limits.BALLAST_BYTES + 200_000_000
 """What nodes want to stay free, and what three of them write."""
 JOBS_MIN: Final = 300
 JOBS_MAX: Final = 1_000_000
