@@ -6,6 +6,7 @@ from random import Random
 from typing import Final
 
 from rollmq.core.state import dump_state
+from rollmq.store import layout
 from rollmq.store.verify import verify_directory
 from tests.groupsim.group import Group
 from tests.groupsim.node import GroupNode
@@ -183,6 +184,8 @@ class GroupRun(Run):
     @staticmethod
     def _check_files(node: GroupNode) -> None:
         """P8: what was damaged is repaired; nothing is left of it."""
+        for segment in layout.sealed_segments(node.disk):
+            node.law.has_file(node, segment.name, node.disk.content(segment.name))
         verdict = verify_directory(node.disk)
         if not verdict.is_clean:
             raise Violation(f"P8: {node.name} is still damaged: {verdict.damages[0]}")

@@ -1,7 +1,8 @@
 """Damage to the files of a node that is down: bits flip, ends and whole files go, on one node or on all.
 
-Only what a start must find: what it need not read is looked at when it is. On all nodes at once no two are
-damaged in one place: what nobody has any more nobody can give.
+What a start need not read (old history, older states) is found while a node runs; then it stops and asks for a
+checkup, and so that is asked for here. On all nodes at once no two are damaged in one place: what nobody has
+any more nobody can give.
 """
 
 from random import Random
@@ -14,8 +15,11 @@ from tests.sim.sim_disk import SimDisk
 def rot_one(random: Random, node: GroupNode) -> str | None:
     """Damage some file of this node, in any way. Says what was done."""
     disk = node.disk
-    names = _needed(disk)
-    name = random.choice(names)
+    old = _old(disk)
+    name = random.choice(old if old and random.random() < 0.3 else _needed(disk))
+    if name in old:
+        disk.open(layout.CHECKUP_FILE, "create")
+        disk.settle()
     size = len(disk.content(name))
     kind = random.choice(("flip", "flip", "flip many", "zero", "shorten", "remove"))
     if kind == "remove" or size == 0:
@@ -34,6 +38,14 @@ def rot_one(random: Random, node: GroupNode) -> str | None:
     else:
         disk.replace(name, disk.content(name)[: random.randrange(size)])
     return f"{kind} {name}"
+
+
+def _old(disk: SimDisk) -> list[str]:
+    """What a start does not read."""
+    names = [
+        each.name for each in [*layout.sealed_segments(disk), *layout.snapshots(disk), *layout.bases(disk)]
+    ]
+    return [name for name in names if name not in _needed(disk)]
 
 
 def _needed(disk: SimDisk) -> list[str]:
