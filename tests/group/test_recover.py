@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def recover(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["recover", *map(str, arguments)])
+    return CliRunner().invoke(main, ["recover", *map(str, arguments), "--yes"])
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
@@ -140,7 +140,9 @@ def test_nothing_is_made_without_the_flag_of_nothing_or_into_something(tmp_path:
     assert not into.exists()
 
 
-def test_a_directory_in_use_or_damaged_is_refused(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_refused_and_of_a_damaged_one_is_saved_what_precedes_the_damage(
+    tmp_path: Path,
+) -> None:
     with running_group(tmp_path, size=1) as group:
         (node,) = group.nodes
         client = Submitter(group.servers)
@@ -153,7 +155,21 @@ def test_a_directory_in_use_or_damaged_is_refused(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 3] ^= 1
     path.write_bytes(content)
-    done = recover(node.state, "--into", tmp_path / "into", "--force-new-group")
-    assert done.exit_code == 1
-    assert "damage" in done.output
-    assert not (tmp_path / "into").exists()
+    before, into = fingerprint(node.state), tmp_path / "into"
+    asked = CliRunner().invoke(main, ["recover", str(node.state), "--into", str(into), "--force-new-group"])
+    assert asked.exit_code == 2
+    assert "add --yes" in asked.output
+    assert not into.exists(), "nobody has agreed"
+    done = recover(node.state, "--into", into, "--force-new-group")
+    assert done.exit_code == 0, done.output
+    assert f"damaged   {path}" in done.output
+    assert "left out" in done.output
+    assert fingerprint(node.state) == before, "the old directory is only read"
+    assert verify_directory(OsDisk(into)).is_clean
+    found = alone(tmp_path, into)
+    try:
+        status = found.status()
+        assert status is not None
+        assert 0 < status["queued"] < 50 + 64
+    finally:
+        found.kill()

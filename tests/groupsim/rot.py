@@ -1,8 +1,8 @@
 """Damage to the files of a node that is down: bits flip, ends and whole files go, on one node or on all.
 
-What a start need not read (old history, older states) is found while a node runs; then it stops and asks for a
-checkup, and so that is asked for here. On all nodes at once no two are damaged in one place: what nobody has
-any more nobody can give.
+What a start need not read (old history, older states) is found while a node runs; then it stops and asks for
+a checkup, and so that is asked for here. On all nodes at once no two are damaged in one place: what nobody
+has any more nobody can give.
 """
 
 from random import Random
@@ -42,9 +42,8 @@ def rot_one(random: Random, node: GroupNode) -> str | None:
 
 def _old(disk: SimDisk) -> list[str]:
     """What a start does not read."""
-    names = [
-        each.name for each in [*layout.sealed_segments(disk), *layout.snapshots(disk), *layout.bases(disk)]
-    ]
+    names = [each.name for each in layout.sealed_segments(disk)]
+    names += [each.name for each in [*layout.snapshots(disk), *layout.bases(disk)]]
     return [name for name in names if name not in _needed(disk)]
 
 

@@ -9,7 +9,8 @@ import msgspec
 
 from rollmq.cli import looks
 from rollmq.cli.describe import time_of
-from rollmq.node.recovering import Recovery, force_new_group
+from rollmq.node.recovering import Recovery
+from rollmq.node.recovering import force_new_group as force_new
 from rollmq.node.starting import IDS_BYTES
 
 PATH = click.Path(path_type=Path)
@@ -33,8 +34,9 @@ Exit codes: 0 done, 1 failed (nothing was changed), 2 wrong usage."""
     is_flag=True,
     help="Yes: what only the lost nodes had is lost, and none of them may ever start again.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def recover(directory: Path, into: Path, force_new_group: bool, as_json: bool) -> None:
+def recover(directory: Path, into: Path, force_new_group: bool, yes: bool, as_json: bool) -> None:
     """Make a new group of one from DIR, the directory of a stopped node whose group has lost its majority.
 
     The last resort: as long as a majority can be brought back, bring it back. It may lose what the group had
@@ -45,21 +47,29 @@ def recover(directory: Path, into: Path, force_new_group: bool, as_json: bool) -
             "a new group may lose jobs that were accepted. If a majority of the old one is gone for good, "
             "say --force-new-group."
         )
-    found = _force(directory, into)
+
+    def agree(found: Recovery) -> None:
+        """Before anything is written it is said what may be lost."""
+        if not as_json:
+            _tell(found)
+        if yes:
+            return
+        if as_json or not looks.is_person_there():
+            raise click.UsageError("nobody is there to be asked: add --yes. Nothing was changed.")
+        click.confirm(f"Give up the old group, and make a new one in {into}?", abort=True, err=True)
+
+    node_id, holder = secrets.token_hex(IDS_BYTES), str(os.getpid())
+    found = force_new(directory, into, node_id=node_id, holder=holder, agree=agree)
     if as_json:
         looks.say_json(msgspec.to_builtins(found))
         return
-    _tell(found, into)
+    click.echo(f"done      {into} holds the new group {found.group} of one node, {found.node_id}")
+    click.echo(f"next      rollmq serve PORT --state {into}; then `rollmq members add` for new, empty nodes.")
+    click.echo("          Never start a directory of the old group again. Restart clients and workers.")
 
 
-def _force(directory: Path, into: Path) -> Recovery:
-    with looks.progress(f"reading {directory}", total=None):
-        return force_new_group(directory, into, node_id=secrets.token_hex(IDS_BYTES), holder=str(os.getpid()))
-
-
-def _tell(found: Recovery, into: Path) -> None:
+def _tell(found: Recovery) -> None:
     counts = found.counts
-    click.echo(f"group     {found.group}, new, of one node: {found.node_id}")
     click.echo(f"before    {found.old_group}, members {', '.join(found.members)}")
     click.echo(
         f"state     as of entry {found.last_index:,} of term {found.last_term}, {time_of(found.last_at_us)}"
@@ -77,5 +87,7 @@ def _tell(found: Recovery, into: Path) -> None:
     click.echo(
         f"lost      whatever the old group had committed after entry {last:,}: only its lost nodes know"
     )
-    click.echo(f"next      rollmq serve PORT --state {into}; then `rollmq members add` for new, empty nodes.")
-    click.echo("          Never start a directory of the old group again. Restart clients and workers.")
+    for place in found.damages:
+        click.echo(f"damaged   {place}")
+    if found.left_out:
+        click.echo(f"left out  {found.left_out:,} entries behind the first that is damaged or missing")
