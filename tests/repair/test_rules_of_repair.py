@@ -13,6 +13,7 @@ from rollmq.core.repair_messages import RepairAsk, RepairHas, RepairMessage, Rep
 from rollmq.node.repairing import Repairing
 from rollmq.store import layout
 from rollmq.store.store import Store
+from rollmq.store.verify import verify_directory
 from rollmq.store.vote import read_vote
 from tests.repair.clinic import IDS, Clinic, Sound, usual_disks, usual_log, write_log
 from tests.sim.sim_disk import PowerCut, SimDisk
@@ -277,6 +278,7 @@ def test_a_lost_end_is_remembered_although_the_files_look_whole() -> None:
     clinic = Clinic(disks, away=[SECOND, THIRD])
     is_waiting(clinic, for_what=SECOND)
     assert layout.REPAIRING_FILE in disks[0].files()
+    assert layout.REPAIRING_FILE in [each.name for each in verify_directory(disks[0]).damages]
     disks[0].kill()
     disks[0].replace(layout.SYNCED_FILE, usual_disks()[0].content(layout.SYNCED_FILE))
     again = Clinic(disks, away=[SECOND, THIRD])

@@ -16,7 +16,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     first: int
     last: int
     reason: str
-    """`retention`, or `install_snapshot` for what a follower skipped."""
+    """`retention`; `install_snapshot` for what a follower skipped; `repair` for what no node had any more."""
 
 
 class Gaps(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

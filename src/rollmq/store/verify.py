@@ -7,6 +7,7 @@ told and not done.
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from rollmq.core.events import AnyEvent, SnapshotMarker
 from rollmq.core.line import LineDamaged
@@ -23,6 +24,11 @@ from rollmq.store.recovery import is_torn_tail
 from rollmq.store.segment import Damage, SegmentScan, scan_segment
 from rollmq.store.snapshot import check_state
 from rollmq.store.vote import read_vote
+
+UNDER_REPAIR: Final = (
+    (layout.REPAIRING_FILE, "a repair was begun and did not end: the end of the log does not count"),
+    (layout.CHECKUP_FILE, "damage was found while the node ran: its next start repairs it"),
+)
 
 
 @dataclass(slots=True)
@@ -92,6 +98,9 @@ def verify_directory(disk: Disk, *, on_bytes: Callable[[int], None] | None = Non
 def _small_files(disk: Disk, verdict: Verdict) -> Mark:
     """Identity, vote, mark and gaps. The mark is read before the log, so it is never ahead of it."""
     mark: Mark | None = None
+    for name, reason in UNDER_REPAIR:
+        if disk.exists(name):
+            verdict.damage(name, reason)
     for read, name in (
         (read_identity, layout.NODE_FILE),
         (read_vote, layout.VOTE_FILE),
