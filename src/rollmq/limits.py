@@ -58,8 +58,8 @@ SNAPSHOT_CHUNK_BYTES_MAX: Final = 1024 * 1024
 
 REPAIR_BYTES_MAX: Final = 1024 * 1024
 """Of the lines in one RepairPiece, unless a single one is longer: one turn of the loop."""
-REPAIR_RUNS_MAX: Final = 1000
-"""Terms, and ranges of sound lines, that a node tells one that repairs itself: each is a change of leader."""
+REPAIR_RUNS_MAX: Final = 300
+"""Terms, and ranges of sound lines, that a node tells one that repairs itself: both fit HEADER_BYTES_MAX."""
 
 # Wire: connections
 CONNECTIONS_MAX: Final = 10_000

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from rollmq import limits
 from rollmq.core import raft_messages as raft
+from rollmq.core import repair_messages as mend
 from rollmq.errors import ProtocolError
 from rollmq.wire.catalog import MESSAGES
 from rollmq.wire.codec import FrameDecoder, encode
+from rollmq.wire.headers import NUMBER_MAX
 from rollmq.wire.message import Frame, MsgType
 from rollmq.wire.peer import PEER_ROWS, NodeMessage, PeerRow, frame_of, message_of
 from tests.wire.strategies import bodies, frames, numbers
@@ -140,3 +142,12 @@ def test_any_frame_is_a_raft_message_or_refused(frame: Frame, header: bytes) -> 
     except ProtocolError:
         return
     assert isinstance(message, raft.Message)
+
+
+def test_what_a_node_tells_one_that_repairs_itself_fits_a_header() -> None:
+    largest = tuple((NUMBER_MAX, NUMBER_MAX) for _ in range(limits.REPAIR_RUNS_MAX))
+    has = mend.RepairHas(
+        "a" * 32, "b" * 32, NUMBER_MAX, NUMBER_MAX, NUMBER_MAX, NUMBER_MAX, NUMBER_MAX,
+        ranges=largest, runs=largest, snapshot_digest="c" * 64, voters=("d" * 32,) * 9,
+    )  # fmt: skip
+    assert len(frame_of(has, group="default").header) <= limits.HEADER_BYTES_MAX

@@ -126,7 +126,7 @@ class Repairing:
             has_vote=hard_state is not None,
             is_end_sure=survey.is_end_sure,
             is_whole=survey.is_end_sure and next(survey.holes(), None) is None,
-            ranges=survey.covered()[-REPAIR_RUNS_MAX:],
+            ranges=survey.covered()[:REPAIR_RUNS_MAX],
             runs=tuple(runs) if next(survey.holes(), None) is None else (),
             snapshot_index=snapshot.last_index if snapshot is not None else 0,
             snapshot_term=snapshot.last_term if snapshot is not None else 0,
