@@ -238,8 +238,8 @@ RECOVER: Final = (
     Bug(
         "recovering leaves out what is not known to be committed",
         NODE + "recovering.py",
-        "            machine.apply(entry.event)\n",
-        "            if entry.event.index <= recovered.sealed_index:\n                machine.apply(entry.event)\n",
+        "        machine.apply(entry.event)\n",
+        "        if entry.event.index <= recovered.sealed_index:\n            machine.apply(entry.event)\n",
         ("tests/group/test_recover.py",),
     ),
 )

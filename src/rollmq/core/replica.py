@@ -81,6 +81,8 @@ class Replica:
         """The node to which this one, as a leader, offered its office because of its clock; for the log."""
         self.damaged_count = 0
         """Messages of peers with a line that was not what its sender said: dropped, and sent again."""
+        self.doubt = ""
+        """A marker in the log that counted otherwise than this node does; for its operator."""
         self._mono_us = 0
         self._wall_us = 0
         self.agreement = Agreement()

@@ -173,12 +173,16 @@ def load_state(lines: Iterable[bytes], *, is_indexed: bool = True) -> Machine:
     return machine
 
 
-def check_counts(machine: Machine, marker: SnapshotMarker) -> None:
-    """The state as of a marker must be what its leader counted there. Raises StateDamaged: then state and log
-    do not belong together, or this `apply` is not the one that led, and nothing may be built on it."""
+def counts_doubt(machine: Machine, marker: SnapshotMarker) -> str:
+    """What differs when the state as of a marker is not what its leader counted there; "" when it is.
+
+    The leader may have been the odd one, and its marker is in the log for ever: so this is told, and refuses
+    nothing. Whoever differs from a majority now is found by comparing with the others.
+    """
     found = machine.counts()
-    if found != marker.counts:
-        raise StateDamaged(f"as of entry {marker.index} it counts {found}, the marker says {marker.counts}")
+    if found == marker.counts:
+        return ""
+    return f"as of entry {marker.index} the log comes to {found}, its marker says {marker.counts}"
 
 
 def _take(machine: Machine, record: AnyRecord, line_count: int) -> None:

@@ -17,12 +17,8 @@ from rollmq.core.raft_log import RaftLog
 from rollmq.core.raft_messages import TermRun
 from rollmq.core.raft_ready import RaftSettings
 from rollmq.core.replica import Replica
-from rollmq.core.state import StateDamaged as StateLinesDamaged
-from rollmq.core.state import check_counts, load_state
-from rollmq.errors import StateDamaged
+from rollmq.core.state import counts_doubt, load_state
 from rollmq.limits import READ_LOG_BYTES_MAX
-from rollmq.store import layout
-from rollmq.store.disk import Disk
 from rollmq.store.node_file import Identity
 from rollmq.store.opening import Recovered
 from rollmq.store.store import Store
@@ -39,6 +35,8 @@ class Loaded:
     term_runs: list[TermRun]
     """Of all entries after the snapshot."""
     membership: Membership
+    doubt: str
+    """The last marker that counted otherwise than what was loaded; "" when there is none."""
 
 
 def group_uuid(node_ids: Iterable[str]) -> str:
@@ -61,6 +59,7 @@ def load(
     membership = membership_found(founders, snapshot=machine.members, events=())
     alone = {recovered.identity.node_id}
     runs: list[TermRun] = []
+    doubt = ""
     term, apply = machine.last_term, machine.apply
     for entry in recovered.entries():
         event = entry.event
@@ -72,12 +71,12 @@ def load(
         if is_committed and event.index == machine.last_index + 1:
             apply(event)
             if type(event) is SnapshotMarker:
-                _check_counts(machine, event, recovered.disk)
+                doubt = counts_doubt(machine, event) or doubt
         if type(event) is Members:
             membership.append(event.index, configuration_of(event))
         if on_progress is not None and event.index % PROGRESS_EVERY == 0:
             on_progress(event.index)
-    return Loaded(machine, runs, membership)
+    return Loaded(machine, runs, membership, doubt)
 
 
 def assemble(
@@ -114,7 +113,7 @@ def assemble(
         chance=chance,
         now_us=now_us,
     )
-    return Replica(
+    replica = Replica(
         raft,
         machine,
         store.segment_digest(machine.last_index + 1),
@@ -124,13 +123,8 @@ def assemble(
         is_eager=is_eager,
         log_end=store.segment_digest(),
     )
-
-
-def _check_counts(machine: Machine, marker: SnapshotMarker, disk: Disk) -> None:
-    try:
-        check_counts(machine, marker)
-    except StateLinesDamaged as error:
-        raise StateDamaged(path=disk.path_of(layout.ROOT), reason=f"what was loaded: {error}") from error
+    replica.doubt = loaded.doubt
+    return replica
 
 
 def rebuild(store: Store, until_index: int) -> Machine:

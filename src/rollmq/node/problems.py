@@ -19,6 +19,11 @@ def problems_of(replica: Replica, *, addresses: Mapping[str, str], why_no_leader
             f"this node's clock is {log_time.step_wanted_us // 1_000_000:,} s ahead of log time, and no "
             f"majority of clocks confirms that: set the clocks right; alone: `rollmq step-time`"
         )
+    if replica.doubt:
+        found.append(
+            f"{replica.doubt}: a leader was wrong about its state there, or this node is. `rollmq log "
+            f"verify` proves the files; the other members' digests say who it is"
+        )
     differing = replica.agreement.differing if replica.leader is not None else {}
     for node_id, index in differing.items():
         found.append(

@@ -202,6 +202,8 @@ def _tell_start(log: EventLog, started: Started) -> None:
         log("disk_full", action="the ballast was given back; free some space, submits are refused until then")
     for note in recovered.notes:
         log("damage_noted", place=note)
+    if started.replica.doubt:
+        log("counts_differ", reason=started.replica.doubt)
 
 
 def _prepare_process() -> None:

@@ -150,6 +150,9 @@ class Upkeep:
             self._log("history_dropped", until_index=done.base_index)
         elif done.result is not None:
             self._log("snapshot_folded", index=done.result.last_index, bytes=done.result.size_bytes)
+            if done.result.doubt:
+                replica.doubt = done.result.doubt
+                self._log("counts_differ", reason=replica.doubt)
         name_snapshot(self._store, replica)
 
 

@@ -15,7 +15,7 @@ from rollmq.core.line import LineDamaged, decode_line
 from rollmq.core.machine import Machine
 from rollmq.core.segment_digest import is_marker_line
 from rollmq.core.state import StateDamaged as StateLinesDamaged
-from rollmq.core.state import check_counts, dump_state, load_state
+from rollmq.core.state import counts_doubt, dump_state, load_state
 from rollmq.errors import EntriesGone, StateDamaged, WalCorrupt
 from rollmq.limits import FOLD_BYTES_MIN, FOLD_SHARE_MIN
 from rollmq.store import layout
@@ -35,6 +35,8 @@ class FoldResult(msgspec.Struct, frozen=True, gc=False):
     digest: str
     size_bytes: int
     lines_count: int
+    doubt: str = ""
+    """The last marker that counted otherwise. The log is what counts: the state is written all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,11 @@ def _fold(
     ]
     _remove_leftovers(disk)
     machine, start = _newest_sound(disk, starts, sealed)
-    start_index = machine.last_index
+    start_index, doubt = machine.last_index, ""
     for segment in sealed:
         assert segment.last_index is not None
         if segment.last_index > machine.last_index:
-            _apply_segment(disk, machine, segment)
+            doubt = _apply_segment(disk, machine, segment) or doubt
             if on_segment is not None:
                 on_segment()
     if machine.last_index == start_index:
@@ -106,7 +108,7 @@ def _fold(
     digest, size_bytes, lines_count = write_state(
         disk, name_of(machine.last_index), dump_state(machine), writer=writer
     )
-    return FoldResult(start_index, machine.last_index, digest, size_bytes, lines_count)
+    return FoldResult(start_index, machine.last_index, digest, size_bytes, lines_count, doubt)
 
 
 def _remove_leftovers(disk: Disk) -> None:
@@ -161,13 +163,14 @@ def _is_followed(index: int, sealed: list[SegmentName]) -> bool:
     return True
 
 
-def _apply_segment(disk: Disk, machine: Machine, segment: SegmentName) -> None:
-    """Apply a sealed segment. Raises WalCorrupt where it is not what its marker says."""
+def _apply_segment(disk: Disk, machine: Machine, segment: SegmentName) -> str:
+    """Apply a sealed segment; returns what its marker counts otherwise. Raises WalCorrupt where the segment
+    is not what its marker says."""
     if segment.first_index != machine.last_index + 1:
         raise EntriesGone(
             index=machine.last_index + 1, first_index=segment.first_index, next_index=segment.first_index
         )
-    number = 1
+    number, doubt = 1, ""
     sha = hashlib.sha256()
     file = disk.open(segment.name, "read")
     try:
@@ -183,23 +186,21 @@ def _apply_segment(disk: Disk, machine: Machine, segment: SegmentName) -> None:
                 machine.apply(event)
             if is_marker_line(lines[-1]) and machine.last_index == segment.last_index:
                 sha.update(b"".join(lines[:-1]))
-                _check_marker(lines[-1], sha.hexdigest(), machine)
+                doubt = _check_marker(lines[-1], sha.hexdigest(), machine)
             else:
                 sha.update(b"".join(lines))
         if blocks.tail or machine.last_index != segment.last_index:
             raise LineDamaged(f"it ends with entry {machine.last_index}, its name says {segment.last_index}")
     except (LineDamaged, OSError) as error:
         raise WalCorrupt(path=disk.path_of(segment.name), line=number, reason=str(error)) from error
-    except StateLinesDamaged as error:
-        reason = f"what was folded is not the state: {error}"
-        raise StateDamaged(path=disk.path_of(segment.name), reason=reason) from error
     finally:
         file.close()
+    return doubt
 
 
-def _check_marker(marker_line: bytes, found: str, machine: Machine) -> None:
+def _check_marker(marker_line: bytes, found: str, machine: Machine) -> str:
     marker = decode_line(marker_line)
     assert isinstance(marker, SnapshotMarker)
     if marker.segment_digest and marker.segment_digest != found:
         raise LineDamaged(f"the segment's digest is {found}, its marker says {marker.segment_digest}")
-    check_counts(machine, marker)
+    return counts_doubt(machine, marker)
