@@ -244,7 +244,7 @@ def watch(root: Path, spark: Any) -> None:
         sources = Sources(server=f"127.0.0.1:{ports}")
         load = python("-m", "bench.driver", "client", ports, WATCHED_JOBS, WATCHED_OUTSTANDING)
         with process(python("-m", "bench.driver", "worker", ports)), process(load):
-            follow(history, sources, every_s=1.0, rounds=8, on_lag=note)
+            follow(history, sources, every_s=1.0, rounds=8, on_lag=note, on_silence=print)
     (began, first), (ended, last) = lags[0], lags[-1]
     rate = (last.taken - first.taken) / (ended - began)
     print(f"  entries taken a second, beside node, worker and client {rate:>12,.0f}")

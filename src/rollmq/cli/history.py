@@ -224,8 +224,8 @@ def watch(
                 click.echo(json.dumps(asdict(lag)))
             else:
                 click.echo(
-                    f"group {lag.group[:8]}: taken up to {lag.taken:,}, {lag.behind:,} behind, "
-                    f"round of {lag.seconds:.1f} s"
+                    f"group {lag.group[:8]}…  taken up to {lag.taken:,}, its newest {lag.age_s:,.1f} s old; "
+                    f"{lag.behind:,} more since; round of {lag.seconds:.1f} s"
                 )
 
         with contextlib.suppress(KeyboardInterrupt):
@@ -235,6 +235,7 @@ def watch(
                 every_s=every,
                 rounds=rounds,
                 on_lag=told,
+                on_silence=lambda why: click.echo(f"waiting: {why}", err=True),
                 confirm_as=confirm,
             )
 

@@ -25,6 +25,8 @@ class Lag:
     behind: int
     seconds: float
     """The last batch took."""
+    age_s: float
+    """How old the newest entry is that was taken: log time beside this machine's clock."""
 
 
 def watch(
@@ -34,10 +36,11 @@ def watch(
     every_s: float,
     rounds: int | None,
     on_lag: Callable[[Lag], None],
+    on_silence: Callable[[str], None] = lambda _why: None,
     confirm_as: str = "",
 ) -> None:
     """Take what is new again and again, until interrupted, or so many rounds. A node that does not answer is
-    asked again in the next round: it may be in an election, or restarting."""
+    asked again in the next round: it may be in an election, or restarting. That is told, too."""
     done = 0
     while rounds is None or done < rounds:
         began = time.monotonic()
@@ -47,9 +50,10 @@ def watch(
             _tell(sources, report.reached, taken_s, on_lag)
             if confirm_as:
                 confirm(sources, confirm_as, report.reached)
-        except SourceUnreadable:
+        except SourceUnreadable as error:
             if rounds is not None:
                 raise
+            on_silence(str(error))
         done += 1
         if rounds is None or done < rounds:
             time.sleep(max(0.0, every_s - (time.monotonic() - began)))
@@ -61,7 +65,8 @@ def _tell(
     end = find_end(sources.server, token=sources.token) if sources.server else None
     for group, each in sorted(reached.items()):
         newest = end.last if end is not None and end.group == group else each.bronze_index
-        on_lag(Lag(group, each.bronze_index, max(newest - each.bronze_index, 0), taken_s))
+        age_s = max(time.time() - each.at_us / 1_000_000, 0.0)
+        on_lag(Lag(group, each.bronze_index, max(newest - each.bronze_index, 0), taken_s, age_s))
 
 
 def confirm(sources: Sources, name: str, reached: dict[str, Reached]) -> int | None:
