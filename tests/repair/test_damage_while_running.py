@@ -70,3 +70,16 @@ def test_a_damaged_base_is_replaced_and_the_history_begins_behind_the_state() ->
     (base,) = layout.bases(disks[0])
     assert check_state(disks[0], base).last_index == 8
     assert verify_directory(disks[0]).is_clean
+
+
+def test_a_damaged_older_snapshot_is_set_aside_by_a_checkup() -> None:
+    disks = usual_disks()
+    store = opened(disks[0])
+    store.ask_checkup()
+    store.close()
+    disks[0].kill()
+    disks[0].rot(layout.snapshot_name(4), 300)
+    clinic = Clinic(disks)
+    clinic.run()
+    assert [each.last_index for each in layout.snapshots(disks[0])] == [8]
+    assert verify_directory(disks[0]).is_clean

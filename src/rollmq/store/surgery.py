@@ -17,9 +17,10 @@ from rollmq.store.disk import Disk
 from rollmq.store.gaps import Gap, Gaps, declare_gap, read_gaps
 from rollmq.store.history import drop_until
 from rollmq.store.install import Incoming, copied, finish_install, put_in_place
+from rollmq.store.layout import StateName
 from rollmq.store.mark import Mark, MarkFile, read_mark
 from rollmq.store.opening import make_durable
-from rollmq.store.sealed_file import replace_file, write_value
+from rollmq.store.sealed_file import replace_file, set_aside, write_value
 from rollmq.store.snapshot import check_state
 from rollmq.store.survey import Extent, Surveyed
 from rollmq.store.vote import write_vote
@@ -155,24 +156,32 @@ class Surgeon:
             file = self._disk.open(newest.name, "edit")
             make_durable(file, 0, newest.scan.good_bytes)
             file.close()
-        self._mend_bases(surveyed)
+        self._mend_states(surveyed)
         self._set_mark(_mark_of(surveyed))
         for name in (layout.REPAIRING_FILE, layout.CHECKUP_FILE):
             if self._disk.exists(name):
                 self._disk.unlink(name)
                 self._disk.sync_folder(layout.ROOT)
 
-    def _mend_bases(self, surveyed: Surveyed) -> None:
-        """A base is read when the next one is folded, and by audits only. One that is damaged is no base: the
-        history that is kept begins anew behind the state."""
+    def _mend_states(self, surveyed: Surveyed) -> None:
+        """An older snapshot that is damaged is set aside: the next fold makes up for it. A base is read when the
+        next one is folded, and by audits; in place of a damaged one the history begins anew behind the state."""
+        for snapshot in layout.snapshots(self._disk):
+            if not self._is_sound(snapshot):
+                set_aside(self._disk, snapshot)
         for base in layout.bases(self._disk):
-            try:
-                check_state(self._disk, base)
-            except (LineDamaged, OSError):
+            if not self._is_sound(base):
                 self._disk.unlink(base.name)
                 self._disk.sync_folder(layout.HISTORY)
                 if surveyed.state is not None:
                     self.leave_history(surveyed)
+
+    def _is_sound(self, state: StateName) -> bool:
+        try:
+            check_state(self._disk, state)
+        except (LineDamaged, OSError):
+            return False
+        return True
 
     def _set_mark(self, mark: Mark) -> None:
         try:
