@@ -164,8 +164,8 @@ class Surgeon:
                 self._disk.sync_folder(layout.ROOT)
 
     def _mend_states(self, surveyed: Surveyed) -> None:
-        """An older snapshot that is damaged is set aside: the next fold makes up for it. A base is read when the
-        next one is folded, and by audits; in place of a damaged one the history begins anew behind the state."""
+        """An older snapshot that is damaged is set aside: the next fold makes up for it. A base is read when
+        the next one is folded, and by audits: without it the history begins anew behind the state."""
         for snapshot in layout.snapshots(self._disk):
             if not self._is_sound(snapshot):
                 set_aside(self._disk, snapshot)
