@@ -19,7 +19,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from rollmq import limits
-from rollmq.wire import headers, job_headers, peer_headers
+from rollmq.wire import headers, job_headers, peer_headers, repair_headers
 from rollmq.wire.catalog import MESSAGES
 from rollmq.wire.codec import encode
 from rollmq.wire.error_codes import CODE_ROWS, LIMIT_CODES
@@ -128,7 +128,7 @@ def meaning(kind: type[Header], field: str) -> str:
 
 
 def _meanings(module: ModuleType) -> dict[tuple[str, str], str]:
-    if module not in (headers, job_headers, peer_headers):
+    if module not in (headers, job_headers, peer_headers, repair_headers):
         return {}
     return {
         (kind.name, ast.unparse(node.target)): str(below.value.value)
