@@ -128,9 +128,9 @@ def test_a_stream_into_the_tables_and_another_checkpoint_change_nothing(spark: A
         )
         assert query.awaitTermination(120)
 
-    run("one", 20)
+    run("one", 28)
     before = history.warehouse.published()
-    run("other", 28)
+    run("other", 20)
     assert history.warehouse.published() == before
     assert history.table("events").count() == 28
     check_tables(history, [PlainFold(GROUP).read(lines)])

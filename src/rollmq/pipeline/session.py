@@ -6,7 +6,6 @@
 It knows nothing of the log; it starts, shows progress and stops.
 """
 
-import io
 import os
 import sys
 import tempfile
@@ -61,12 +60,13 @@ class SparkRun:
         check_extra()
         self._ended = threading.Event()
         java = java_home(os.environ if environ is None else environ)
+        self._watcher: threading.Thread | None = None
         with tempfile.TemporaryFile() as output:
-            self.spark = _started(master, dict(conf or {}), java, output)
+            self.spark, self._package = _started(master, dict(conf or {}), java, output)
         self.spark.sparkContext.setLogLevel("ERROR")
         if on_progress is not None:
-            watcher = threading.Thread(target=self._watch, args=(on_progress,), daemon=True)
-            watcher.start()
+            self._watcher = threading.Thread(target=self._watch, args=(on_progress,), daemon=True)
+            self._watcher.start()
 
     def __enter__(self) -> "SparkRun":
         return self
@@ -77,7 +77,11 @@ class SparkRun:
     def close(self) -> None:
         """Stop Spark and its Java."""
         self._ended.set()
+        if self._watcher is not None:
+            self._watcher.join()  # it would ask a Spark that is gone
         self.spark.stop()
+        if self._package is not None:
+            self._package.cleanup()
 
     def _watch(self, on_progress: Progress) -> None:
         tracker = self.spark.sparkContext.statusTracker()
@@ -90,7 +94,9 @@ class SparkRun:
                 )
 
 
-def _started(master: str, conf: dict[str, str], java: Path, output: IO[bytes]) -> "SparkSession":
+def _started(
+    master: str, conf: dict[str, str], java: Path, output: IO[bytes]
+) -> "tuple[SparkSession, tempfile.TemporaryDirectory[str] | None]":
     from py4j.protocol import Py4JError
     from pyspark import SparkConf
     from pyspark.errors import PySparkException
@@ -104,14 +110,13 @@ def _started(master: str, conf: dict[str, str], java: Path, output: IO[bytes]) -
     try:
         with _StderrTo(output):
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
-            if not _is_local(master):
-                spark.sparkContext.addPyFile(str(_package_zip()))
+            package = None if _is_local(master) else _ship_package(spark)
     except (Py4JError, PySparkException, RuntimeError, OSError) as error:
         output.seek(0)
         said = output.read().decode(errors="replace")
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise SparkNotStarted(master=master, java=str(java), reason=reason, output=said) from error
-    return spark
+    return spark, package
 
 
 def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
@@ -149,17 +154,17 @@ def _is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def _package_zip() -> Path:
-    """This package as a file that executors can import: they read the archive with the very same code."""
+def _ship_package(spark: "SparkSession") -> "tempfile.TemporaryDirectory[str]":
+    """Give executors this package as a file that they can import: they read the archive with the very same
+    code. They fetch it from the folder that is returned, as long as Spark runs."""
     source = Path(__file__).resolve().parents[1]
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
+    folder = tempfile.TemporaryDirectory(prefix="rollmq-package-")
+    target = Path(folder.name) / "rollmq-package.zip"
+    with zipfile.ZipFile(target, "w") as package:
         for path in sorted(source.rglob("*.py")):
-            archive.write(path, path.relative_to(source.parent))
-    folder = Path(tempfile.mkdtemp(prefix="rollmq-package-"))
-    target = folder / "rollmq-package.zip"
-    target.write_bytes(content.getvalue())
-    return target
+            package.write(path, path.relative_to(source.parent))
+    spark.sparkContext.addPyFile(str(target))
+    return folder
 
 
 class _StderrTo:
