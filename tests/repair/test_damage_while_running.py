@@ -55,7 +55,8 @@ def test_after_a_checkup_was_asked_for_a_start_repairs_what_it_would_not_have_re
     assert verify_directory(disks[0]).is_clean
 
 
-def test_a_damaged_base_is_replaced_and_the_history_begins_behind_the_state() -> None:
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_base_that_is_lost_is_replaced_and_the_history_begins_behind_the_state(is_gone: bool) -> None:
     disks = usual_disks()
     store = opened(disks[0])
     fold_base(disks[0], until_index=4)
@@ -63,7 +64,10 @@ def test_a_damaged_base_is_replaced_and_the_history_begins_behind_the_state() ->
     store.ask_checkup()
     store.close()
     disks[0].kill()
-    disks[0].rot(layout.base_name(4), 300)
+    if is_gone:
+        disks[0].remove(layout.base_name(4))
+    else:
+        disks[0].rot(layout.base_name(4), 300)
     clinic = Clinic(disks)
     clinic.run()
     assert not clinic.ill

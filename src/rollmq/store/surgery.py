@@ -165,7 +165,7 @@ class Surgeon:
 
     def _mend_states(self, surveyed: Surveyed) -> None:
         """An older snapshot that is damaged is set aside: the next fold makes up for it. A base is read when
-        the next one is folded, and by audits: without it the history begins anew behind the state."""
+        the next one is folded, and by audits: where none is left the history begins anew behind the state."""
         for snapshot in layout.snapshots(self._disk):
             if not self._is_sound(snapshot):
                 set_aside(self._disk, snapshot)
@@ -173,8 +173,8 @@ class Surgeon:
             if not self._is_sound(base):
                 self._disk.unlink(base.name)
                 self._disk.sync_folder(layout.HISTORY)
-                if surveyed.state is not None:
-                    self.leave_history(surveyed)
+        if surveyed.survey.gone_index and not layout.bases(self._disk):
+            self.leave_history(surveyed)
 
     def _is_sound(self, state: StateName) -> bool:
         try:
