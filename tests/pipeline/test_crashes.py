@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from rollmq.pipeline.tables import JOBS_OPEN, REJECTS
 from rollmq.pipeline.warehouse import Reached, Warehouse
 from tests.pipeline.test_warehouse import Died, seen, stage
 
+NO_SPARK: Any = SimpleNamespace(conf=SimpleNamespace(set=lambda _name, _value: None))
+"""Publishing and tidying up ask nothing of Spark."""
 STEPS_MAX = 60
 """More than any run has: the loop below must end by itself."""
 
@@ -29,7 +32,7 @@ def run_once(house: Warehouse, number: int) -> None:
         run.add(REJECTS, stage(run, REJECTS, "r", [{"group": "g", "index": number}]))
         run.add(JOBS_OPEN, stage(run, JOBS_OPEN, "o", [{"group": "g", "job_id": str(number)}]), replaces=True)
         run.publish({"g": Reached(number, number, number)})
-        History(None, house)._tidy(run)  # type: ignore[arg-type]
+        History(NO_SPARK, house)._tidy(run)
 
 
 @contextmanager

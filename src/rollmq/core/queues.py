@@ -41,11 +41,13 @@ class Lane:
         self.has_timer = False
 
     def append(self, job: Job) -> None:
-        """To the end: it came not before those that stand there, although its time may say so. A leader that
-        fell may have ended their delays, or raised them, by a clock that was ahead of the next leader's."""
-        if self.tail is not None and job.since_us < self.tail.since_us:
-            job.since_us = self.tail.since_us
+        """To the end."""
         self._link(job, self.tail)
+
+    def comes_us(self, now_us: int) -> int:
+        """When somebody comes who comes now: not before those that stand here, although the time may say so.
+        A leader that fell may have ended their delays, or raised them, by a clock ahead of the next one's."""
+        return now_us if self.tail is None else max(now_us, self.tail.since_us)
 
     def give_back(self, job: Job) -> None:
         """To where it was before it was assigned: near the front, so look from there. If that is far off,
@@ -240,10 +242,13 @@ class Queues:
             self._delays.push(job.place_us, job.id)
             self.next_due_us = min(self.next_due_us, job.place_us)
             return
-        level_number, job.since_us = job.priority, now_us
         if job.place_us < now_us:
             level_number, job.since_us = self.risen(job, now_us)
-        self._enter(job, queue.lane_for(level_number, client), is_given_back=is_given_back)
+            lane = queue.lane_for(level_number, client)
+        else:
+            lane = queue.lane_for(job.priority, client)
+            job.since_us = lane.comes_us(now_us)
+        self._enter(job, lane, is_given_back=is_given_back)
 
     def risen(self, job: Job, now_us: int) -> tuple[int, int]:
         """The level that a job has reached by waiting, and since when: one that was handed back or comes
@@ -389,8 +394,9 @@ class Queues:
             job = self._jobs[job_id]
             queue = self.execs[job.exec]
             queue.delayed_count -= 1
-            job.since_us = now_us
-            self._enter(job, queue.lane_for(job.priority, clients[job.client_id]))
+            lane = queue.lane_for(job.priority, clients[job.client_id])
+            job.since_us = lane.comes_us(now_us)
+            self._enter(job, lane)
             budget -= 1
             if budget <= 0:
                 return 0
@@ -430,8 +436,9 @@ class Queues:
         if job is None or job.since_us + step_us > now_us:
             return False
         self._leave(job, lane)
-        job.since_us = now_us
-        self._enter(job, lane.exec.lane_for(lane.level.number + 1, lane.client))
+        higher = lane.exec.lane_for(lane.level.number + 1, lane.client)
+        job.since_us = higher.comes_us(now_us)
+        self._enter(job, higher)
         return True
 
     def _is_delayed_until(self, job_id: str, due_us: int) -> bool:
