@@ -58,7 +58,9 @@ with SparkRun(master="local[2]", conf=settings) as run:
     java = run.spark.sparkContext._jvm.System.getProperty("java.home")
 print(json.dumps({"batches": [sorted(each) for each in seen], "java": java}))
 """
-STEPS = "Starting Spark|Taking entries|Gathering the events of each job|Publishing|Asking Spark"
+STEPS = (
+    "Starting Spark|Taking entries|Gathering the events of each job|Writing [a-z_]+|Publishing|Asking Spark"
+)
 BAR = re.compile(rf"(?:{STEPS}) +[━╸╺ ]+ +[\d?]+/ *[\d?]+ tasks [\d:]+")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n")
 
