@@ -198,7 +198,9 @@ class Peers:
     def take(self, node_id: str, frame: Frame, *, life: str) -> None:
         """A message of this node. What is not between nodes, or not its own, raises ProtocolError."""
         if life != self._lives.get(node_id, life):
-            return  # said by a process that is no more
+            # Said by a process that is no more. One that lives, overtaken by an old hello, dials again.
+            text = f"another process of the node {node_id} has said hello since"
+            raise violation(ErrorCode.BAD_HEADER, text, frame)
         message = message_of(frame)
         if message.source != node_id:
             text = f"a message of {message.source} on the connection of {node_id}"

@@ -86,6 +86,9 @@ class ServeOptions:
     is_eager: bool = False
     store: StoreOptions = field(default_factory=StoreOptions)
     raft: RaftSettings = field(default_factory=RaftSettings)
+    life: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Names this process to the others, in each of its hellos: while it waits for its group, repairs, serves.
+    Two names of one process would make each the other's forerunner, whose messages are dropped."""
 
     @property
     def address(self) -> str:
@@ -340,7 +343,7 @@ def _identity(options: ServeOptions, identity: Identity) -> PeerIdentity:
         address=options.advertise or options.address,
         token=options.token,
         founders=identity.founders,
-        life=secrets.token_hex(8),
+        life=options.life,
     )
 
 
