@@ -16,12 +16,13 @@ from rollmq.errors import ProtocolError
 from rollmq.limits import FRAME_BYTES_MAX
 from rollmq.node.conn import Conn
 from rollmq.node.door import Door
+from rollmq.node.peers import Peers
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.telling import put_error
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
 from rollmq.wire.codec import FrameDecoder, encode_frame, encode_header, encode_payload, header_of
-from rollmq.wire.error_codes import ErrorCode, violation
+from rollmq.wire.error_codes import ErrorCode
 from rollmq.wire.message import NO_ID, Frame, MsgType
 from rollmq.wire.readers import submit_subject
 
@@ -35,6 +36,7 @@ class Host:
 
     token = ""
     node_id, group = NODE_ID, GROUP
+    peers: Peers | None = None
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -87,15 +89,6 @@ class Host:
 
     def read_log(self, conn: Conn, frame: Frame) -> None:
         put_error(conn, frame.msg_id, ErrorCode.HISTORY_GONE, "no log here")
-
-    def peer_hello(self, conn: Conn, frame: Frame) -> None:
-        raise violation(ErrorCode.NOT_A_MEMBER, f"alone in its group, {conn} is no member", frame)
-
-    def peer_frame(self, conn: Conn, frame: Frame) -> None:
-        raise AssertionError(f"{conn} was not let in as a node, and says {frame}")
-
-    def peer_lost(self, conn: Conn) -> None:
-        raise AssertionError(f"{conn} was not let in as a node")
 
     def why_no_leader(self) -> str:
         return "" if self.is_leading else "it has just lost its office"

@@ -4,6 +4,7 @@ import pytest
 
 from rollmq import limits
 from rollmq.core.job import INFLIGHT
+from rollmq.node.peer_hello import PeerFacts, PeerIdentity, hello_of
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
 from rollmq.wire.codec import encode_frame, encode_header, encode_payload, header_of
@@ -73,6 +74,16 @@ def test_ten_thousand_idle_connections_cost_a_tick_no_more_than_their_share() ->
     host.now_us += limits.PING_EVERY_US
     host.door.check(some)
     assert len(host.door.unflushed) == 256
+
+
+def test_a_node_of_another_group_is_sent_away_by_one_that_has_no_peers() -> None:
+    host = Host()
+    node = Peer(host)
+    hello = PeerIdentity(node_id="c" * 32, group="", group_name="default", address="10.0.0.9:5000")
+    node.say(encode_frame(MsgType.LEADER_HELLO, b"h" * 16, header=hello_of(hello, PeerFacts())))
+    assert last_error(node).code == "not_a_member"
+    assert node.is_closed
+    assert host.door.strangers_count == 0
 
 
 # --- silent ----------------------------------------------------------------------------------------

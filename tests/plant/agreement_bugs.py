@@ -198,6 +198,15 @@ JOINING: Final = (
         ("tests/node/test_forming.py::test_founders_that_do_not_make_the_uuid_prove_nothing",),
     ),
     Bug(
+        "what a process said that was replaced is taken",
+        NODE + "peers.py",
+        "        if life != self._lives.get(node_id, life):\n",
+        "        if False:\n",
+        (
+            "tests/node/test_one_process_one_name.py::test_a_message_under_a_replaced_name_is_not_taken_and_its_connection_is_closed",
+        ),
+    ),
+    Bug(
         "a member of several leads by itself when it is told to",
         NODE + "serve.py",
         "    if voters != {started.store.identity.node_id}:\n",

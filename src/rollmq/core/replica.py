@@ -41,7 +41,7 @@ class Replica:
         is_eager: bool = False,
         log_end: SegmentDigest | None = None,
     ) -> None:
-        """`log_end` is the digest of the log that was found at the start, whose end may not be applied yet.
+        """`log_end` is the digest of the log that was found at the start, if its end is not applied yet.
 
         With `is_eager` an assign of a job whose enqueue is committed is told before it is committed
         itself: faster by an fsync, and a crash in between may run the job twice (rule 3)."""

@@ -121,7 +121,7 @@ def assemble(
         founders=sorted(founders),
         jitter=jitter,
         is_eager=is_eager,
-        log_end=store.segment_digest(),
+        log_end=store.segment_digest() if machine.last_index < recovered.last_index else None,
     )
     replica.doubt = loaded.doubt
     return replica

@@ -167,18 +167,6 @@ class ClusterNode:
 
     # -- what the peers ask
 
-    def peer_hello(self, conn: Conn, frame: Frame) -> None:
-        """Another node says who it is."""
-        self.peers.answer_hello(conn, frame)
-
-    def peer_frame(self, conn: Conn, frame: Frame) -> None:
-        """A message of another node, on a connection that it dialed."""
-        self.peers.take_frame(conn, frame)
-
-    def peer_lost(self, conn: Conn) -> None:
-        """Such a connection is gone."""
-        self.peers.dropped(conn)
-
     def step(self, message: PeerMessage) -> None:
         """A message for Raft."""
         damaged_count = self.replica.damaged_count

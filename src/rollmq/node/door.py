@@ -22,6 +22,7 @@ from rollmq.limits import ASKS_WAITING_MAX, OPERATOR_ASKS_WAITING_MAX
 from rollmq.node import from_clients, from_workers
 from rollmq.node.asked import Asker, Greeting
 from rollmq.node.conn import Conn, Pipe
+from rollmq.node.peers import Peers
 from rollmq.node.queries import NeedsLeader, answer
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.telling import Teller, confirm, put_error, reply
@@ -59,14 +60,9 @@ class Host(Protocol):
         """What queries say of this node beside its queues."""
 
     def read_log(self, conn: Conn, frame: Frame) -> None: ...
-    def peer_hello(self, conn: Conn, frame: Frame) -> None:
-        """Another node says who it is. Raises ProtocolError."""
-
-    def peer_frame(self, conn: Conn, frame: Frame) -> None:
-        """A message of another node. Raises ProtocolError."""
-
-    def peer_lost(self, conn: Conn) -> None:
-        """Its connection is gone."""
+    @property
+    def peers(self) -> Peers | None:
+        """The other nodes of its group; None: it belongs to none."""
 
     def why_no_leader(self) -> str:
         """Why nobody leads, as far as this node knows; empty when somebody does."""
@@ -156,8 +152,8 @@ class Door:
             conn.flush()
         conn.pipe.close()
         leader = self.host.leader
-        if conn.peer_id:
-            self.host.peer_lost(conn)
+        if conn.peer_id and self.host.peers is not None:
+            self.host.peers.dropped(conn)
         if conn.worker_id and self.workers.get(conn.worker_id) is conn:
             del self.workers[conn.worker_id]
             if leader is not None:
@@ -281,13 +277,18 @@ class Door:
         elif kind == MsgType.HELLO_OPERATOR:
             self._hello_operator(conn, frame)
         elif kind == MsgType.LEADER_HELLO:
-            self.host.peer_hello(conn, frame)
+            self._peers(frame).answer_hello(conn, frame)
         elif conn.session.role is Role.PEER and kind != MsgType.PONG:
-            self.host.peer_frame(conn, frame)
+            self._peers(frame).take_frame(conn, frame)
         elif kind in (MsgType.HELLO_CLIENT, MsgType.HELLO_WORKER) and conn.session.role is Role.WATCHER:
             self._hello_watcher(conn, frame)
         elif kind != MsgType.PONG:
             self.not_leader(conn)
+
+    def _peers(self, frame: Frame) -> Peers:
+        if self.host.peers is None:
+            raise violation(ErrorCode.NOT_A_MEMBER, "this node is no member of a group", frame)
+        return self.host.peers
 
     def not_leader(self, conn: Conn) -> None:
         """Send it to the leader; the connection closes behind that."""

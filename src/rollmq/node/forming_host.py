@@ -8,13 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from rollmq.node.conn import Conn
 from rollmq.node.forming import Formed, Forming
 from rollmq.node.logs import EventLog
 from rollmq.node.peer_hello import PeerFacts, PeerIdentity
 from rollmq.node.starting import wall_us
 from rollmq.node.waiting_host import WaitingNode
-from rollmq.wire.message import Frame
 from rollmq.wire.peer_headers import LeaderHelloHeader
 
 ASK_EVERY_US: Final = 200_000
@@ -51,6 +49,7 @@ class FormingNode(WaitingNode):
         """Ask again."""
         for address in self.peers.own_addresses():
             self.forming.itself(address)
+        self._tell_what_is_found()
         self._look_whether_formed()
         if now_us >= self._ask_us:
             self._ask_us = now_us + ASK_EVERY_US
@@ -58,14 +57,6 @@ class FormingNode(WaitingNode):
         self.peers.tick()
 
     # -- peers
-
-    def peer_hello(self, conn: Conn, frame: Frame) -> None:
-        """Another node asks."""
-        self._tell_what_is_found()
-        super().peer_hello(conn, frame)
-
-    def peer_frame(self, _conn: Conn, _frame: Frame) -> None:
-        """A message of a group that this node is no member of yet: it is sent again."""
 
     def peer_facts(self) -> PeerFacts:
         """It has nothing to tell but whom it has found."""

@@ -131,16 +131,17 @@ class PeerLink:
 
     # -- messages
 
-    def put(self, *parts: bytes) -> bool:
-        """Take a message along. False: it was dropped: the other side does not read, or is not there."""
+    def put(self, head: bytes, payload: bytes = b"") -> None:
+        """Take a message along; it is dropped when the other side does not read, or is not there."""
         if self._pipe is None or not self.is_ready:
-            return False
+            return
         if self._pipe.unsent_bytes() > limits.PEER_UNSENT_BYTES_MAX:
-            return False
+            return
         if not self.out:
             self._peers.unflushed.append(self)
-        self.out += parts
-        return True
+        self.out.append(head)
+        if payload:
+            self.out.append(payload)
 
     def flush(self) -> None:
         """Send what was put."""

@@ -66,8 +66,6 @@ class Peers:
         self.chance = chance
         self.new_id = new_id
         self.unflushed: list[PeerLink] = []
-        self.dropped_count = 0
-        """Messages that found no room or no connection: Raft repeats them."""
         self.asking: dict[str, str] = {}
         """Nodes without a group that said hello, and where they are."""
         self._dial = dial
@@ -198,9 +196,10 @@ class Peers:
     def take(self, node_id: str, frame: Frame, *, life: str) -> None:
         """A message of this node. What is not between nodes, or not its own, raises ProtocolError."""
         if life != self._lives.get(node_id, life):
-            # Said by a process that is no more. One that lives, overtaken by an old hello, dials again.
+            # Said by a process that is no more. One that lives, overtaken by an old hello, dials again: so
+            # this must be an error that closes.
             text = f"another process of the node {node_id} has said hello since"
-            raise violation(ErrorCode.BAD_HEADER, text, frame)
+            raise violation(ErrorCode.ILLEGAL_MESSAGE, text, frame)
         message = message_of(frame)
         if message.source != node_id:
             text = f"a message of {message.source} on the connection of {node_id}"
@@ -221,18 +220,16 @@ class Peers:
                 head, payload = parts_of(message, group=self.me.group_name, lines=joined)
             else:
                 head, payload = parts_of(message, group=self.me.group_name)
-            if not self._put(message.target, head, payload):
-                self.dropped_count += 1
+            self._put(message.target, head, payload)
 
-    def _put(self, target: str, head: bytes, payload: bytes) -> bool:
-        link = self._by_id.get(target)
+    def _put(self, target: str, head: bytes, payload: bytes) -> None:
+        """Where there is neither room nor a connection it is dropped: Raft says it again, and `status` shows
+        how far behind that leaves a member."""
+        link, conn = self._by_id.get(target), self._incoming.get(target)
         if link is not None and link.is_ready:
-            return link.put(head, payload) if payload else link.put(head)
-        conn = self._incoming.get(target)
-        if conn is None or conn.is_closed:
-            return False
-        conn.put(head + payload)
-        return True
+            link.put(head, payload)
+        elif conn is not None and not conn.is_closed:
+            conn.put(head + payload)
 
     def flush(self) -> None:
         """Send what was put in this turn."""

@@ -14,7 +14,7 @@ from rollmq.node.door import Door
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.starting import mono_us, wall_us
 from rollmq.node.telling import put_error
-from rollmq.wire.error_codes import ErrorCode, violation
+from rollmq.wire.error_codes import ErrorCode
 from rollmq.wire.message import Frame
 
 TICK_S: Final = 1.0
@@ -23,6 +23,8 @@ TICK_S: Final = 1.0
 
 class StaticFollower:
     """The host of a door that leads elsewhere."""
+
+    peers = None
 
     def __init__(self, leader_address: str, *, token: str, on_stop: Callable[[str], None]) -> None:
         self.loop = asyncio.get_running_loop()
@@ -61,17 +63,6 @@ class StaticFollower:
         """It keeps no log."""
         text = f"a static follower keeps no log; read it from the leader at {self._leader_address}"
         put_error(conn, frame.msg_id, ErrorCode.HISTORY_GONE, text)
-
-    def peer_hello(self, _conn: Conn, frame: Frame) -> None:
-        """It is nobody's peer."""
-        raise violation(ErrorCode.NOT_A_MEMBER, "a static follower is no member of a group", frame)
-
-    def peer_frame(self, _conn: Conn, frame: Frame) -> None:
-        """Nor does it take anything from one."""
-        raise violation(ErrorCode.NOT_A_MEMBER, "a static follower is no member of a group", frame)
-
-    def peer_lost(self, _conn: Conn) -> None:
-        """It has none."""
 
     def why_no_leader(self) -> str:
         """The operator said who leads."""

@@ -136,18 +136,6 @@ class WaitingNode:
 
     # -- peers
 
-    def peer_hello(self, conn: Conn, frame: Frame) -> None:
-        """Another node asks."""
-        self.peers.answer_hello(conn, frame)
-
-    def peer_frame(self, conn: Conn, frame: Frame) -> None:
-        """A message of a member."""
-        self.peers.take_frame(conn, frame)
-
-    def peer_lost(self, conn: Conn) -> None:
-        """A node that asked has gone."""
-        self.peers.dropped(conn)
-
     def step(self, _message: PeerMessage) -> None:
         """It has no Raft: what is of use is sent again."""
 

@@ -25,7 +25,7 @@ from rollmq.node.door import Door
 from rollmq.node.queries import answer
 from rollmq.node.query_status import NodeFacts
 from rollmq.node.telling import put_error
-from rollmq.wire.error_codes import ErrorCode, violation
+from rollmq.wire.error_codes import ErrorCode
 from rollmq.wire.message import Frame
 
 ADDRESS: Final = "in-process:1"
@@ -48,6 +48,7 @@ class VirtualNode:
     """The host of one replica, as a node's process is, without the process."""
 
     token = ""
+    peers = None
 
     def __init__(self, *, wall_us: int, seed: int) -> None:
         self.chance = chance = random.Random(seed)
@@ -114,18 +115,6 @@ class VirtualNode:
     def read_log(self, conn: Conn, frame: Frame) -> None:
         """There are no segments to read from."""
         put_error(conn, frame.msg_id, ErrorCode.HISTORY_GONE, "this node lives in a test and keeps no files")
-
-    def peer_hello(self, conn: Conn, frame: Frame) -> None:
-        """It has no peers."""
-        raise violation(ErrorCode.NOT_A_MEMBER, f"this node lives in a test, {conn} is no member", frame)
-
-    def peer_frame(self, conn: Conn, frame: Frame) -> None:
-        """It has no peers."""
-        raise AssertionError(f"{conn} was not let in as a node, and says {frame}")
-
-    def peer_lost(self, conn: Conn) -> None:
-        """It has no peers."""
-        raise AssertionError(f"{conn} was not let in as a node")
 
     def why_no_leader(self) -> str:
         """It leads."""
