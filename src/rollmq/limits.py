@@ -156,6 +156,8 @@ ARCHIVE_RETRY_MAX_US: Final = 600_000_000
 """Pauses between attempts to reach an archive: soon at first, then rare enough to be no load on anybody."""
 ARCHIVE_SILENT_US: Final = 300_000_000
 """A helper that says nothing for so long hangs, and is ended: the slowest link moves a block meanwhile."""
+ARCHIVE_CHECK_US: Final = 10_000_000
+"""How long a start may look whether its archive can work at all: importing a large library takes seconds."""
 ARCHIVE_COMPARED_MAX: Final = 256
 """Segments found in an archive whose markers are compared when a node starts, the newest; older ones by their
 size. More would delay what is new: over a network each takes a round trip or two."""

@@ -1,6 +1,5 @@
 """`rollmq serve` (or `rollmq leader`): run a node in the foreground."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -11,7 +10,8 @@ from rollmq.cli.connecting import SERVER_ENV, as_name
 from rollmq.core.raft_ready import RaftSettings
 from rollmq.errors import RollmqError
 from rollmq.library.operator import server_text
-from rollmq.node.archive_place import without_secrets
+from rollmq.node.archive_check import problem_with
+from rollmq.node.archive_place import is_url, without_secrets
 from rollmq.store.opening import StoreOptions
 
 MIB = 1024 * 1024
@@ -229,15 +229,16 @@ def _raft_settings(heartbeat_ms: int, election_min_ms: int, election_max_ms: int
 
 
 def _archive(archive: str) -> str:
-    """A directory as an absolute path; a URL needs the package that opens it."""
-    if "://" not in archive or archive.startswith("file://"):
-        return str(Path(archive.removeprefix("file://")).absolute()) if archive else ""
-    if importlib.util.find_spec("fsspec") is None:
-        raise ServeRefused(
-            f"--archive {without_secrets(archive)} needs the extra `archive`. The node was not started. "
-            f"Install it: pip install 'rollmq[archive]' (and what fsspec needs for this kind of URL)."
-        )
-    return archive
+    """A directory as an absolute path, or a URL. A place that can never work is refused before anything is
+    begun; one that is only out of reach must not keep the queue from starting."""
+    if not archive:
+        return ""
+    place = archive if is_url(archive) else str(Path(archive.removeprefix("file://")).absolute())
+    problem = problem_with(place)
+    if problem:
+        text = f"--archive {without_secrets(archive)}: nothing can ever be shipped there: {problem}"
+        raise click.UsageError(f"{text}. The node was not started, nothing was changed.")
+    return place
 
 
 def _token(path: Path | None) -> str:

@@ -46,9 +46,14 @@ class ArchivePlace(Protocol):
         ...
 
 
+def is_url(archive: str) -> bool:
+    """Whether fsspec opens it; everything else is a directory."""
+    return "://" in archive and not archive.startswith("file://")
+
+
 def open_place(archive: str, group: str) -> ArchivePlace:
     """The group's folder in an archive. Raises ImportError and ValueError for a URL that nobody knows."""
-    if "://" in archive and not archive.startswith("file://"):
+    if is_url(archive):
         return UrlPlace(archive, group)
     return FolderPlace(Path(archive.removeprefix("file://")), group)
 
