@@ -195,15 +195,32 @@ def test_a_file_without_its_header_is_damage_if_the_mark_names_it() -> None:
 
 def test_the_copies_of_torn_tails_are_bounded() -> None:
     disk, log = furnished()
-    for _ in range(12):
+    for at in range(12):
         stale_mark(disk)
-        disk.rot(NEWEST, line_start(disk, NEWEST, 3) + 30)
+        disk.rot(NEWEST, line_start(disk, NEWEST, 3) + 30 + at)
         store, recovered = open_store(disk)
         assert recovered.torn is not None
         store.write(log.lines[13:16], 14)
         store.close()
     assert len(layout.torn_copies(disk)) == 8
     assert layout.torn_copies(disk)[-1][0] == 12
+
+
+def test_the_same_torn_bytes_are_kept_once_and_other_bytes_beside_them() -> None:
+    """A start that was killed between the copy and the cut makes no second copy; the first is never lost."""
+    disk, log = furnished()
+    kept: list[bytes] = []
+    for at in (0, 0, 7, 7, 0):
+        stale_mark(disk)
+        disk.rot(NEWEST, line_start(disk, NEWEST, 3) + 30 + at)
+        store, recovered = open_store(disk)
+        assert recovered.torn is not None
+        copy = disk.content(recovered.torn.copy_name)
+        kept += [copy] if copy not in kept[-1:] else []
+        assert [disk.content(name) for _, name in layout.torn_copies(disk)] == kept
+        store.write(log.lines[13:16], 14)
+        store.close()
+    assert len(kept) == 3
 
 
 # -- sound lines that say the wrong thing: damage wherever they stand

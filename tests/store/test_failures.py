@@ -148,6 +148,30 @@ def test_a_full_disk_stops_the_store_and_is_named() -> None:
     assert recovered.torn is not None
 
 
+def test_starts_that_fail_on_a_full_disk_leave_one_copy_of_what_is_torn() -> None:
+    disk, log = SimDisk(), LogMaker()
+    store = filled_store(disk, [log.enqueues(3)])
+    used = sum(map(len, disk.files().values()))
+    disk.capacity_bytes = used + 100
+    with pytest.raises(StoreFailed):
+        store.write(log.enqueues(3), 4)
+    disk.kill()
+    tail = disk.content(layout.open_name(1))[-100:]
+    for room in (0, 30, 60, 60):
+        disk.capacity_bytes = used + 100 + room
+        with pytest.raises(StoreFailed, match="Free some disk space"):
+            open_store(disk)
+        ((_, name),) = layout.torn_copies(disk)
+        assert disk.content(name) == tail[:room]
+        disk.kill()
+    disk.capacity_bytes = used + 10_000
+    store, recovered = open_store(disk)
+    assert recovered.torn is not None
+    assert [name for _, name in layout.torn_copies(disk)] == [recovered.torn.copy_name]
+    assert disk.content(recovered.torn.copy_name) == tail
+    store.close()
+
+
 def test_a_node_whose_disk_is_full_starts_on_its_ballast_and_lays_it_again_when_there_is_room() -> None:
     options = StoreOptions(disk_free_bytes_min=30_000, ballast_bytes=25_000)
     disk, log = SimDisk(capacity_bytes=100_000), LogMaker()

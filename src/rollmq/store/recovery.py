@@ -7,6 +7,7 @@ near the end that one batch reaches it, in the newest file, is torn; every other
 `repair` makes the changes that `inspect` found to be needed, and is never called when there is damage.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from rollmq.core.line import LineDamaged
@@ -246,17 +247,42 @@ def _judge(disk: Disk, findings: Findings, mark: Mark) -> None:
         is_newest = scan is findings.scans[-1] and scan.name.startswith(f"{layout.WAL}/")
         is_torn = is_newest and not findings.damages and is_torn_tail(scan, mark)
         if is_torn:
-            index = scan.last_index + 1
-            number = max((number for number, _ in layout.torn_copies(disk)), default=0) + 1
             findings.torn = TornTail(
                 name=scan.name,
-                index=index,
+                index=scan.last_index + 1,
                 offset=scan.good_bytes,
                 size_bytes=scan.size_bytes - scan.good_bytes,
-                copy_name=layout.torn_name(index, number),
+                copy_name=_copy_name(disk, scan),
             )
         else:
             findings.damages += scan.damages
+
+
+def _copy_name(disk: Disk, scan: SegmentScan) -> str:
+    """Where the copy of this torn tail goes: in place of the newest one if that holds nothing else, as after
+    starts that failed on a full disk, again and again, or one that was killed before the cut."""
+    index, copies = scan.last_index + 1, layout.torn_copies(disk)
+    number, name = copies[-1] if copies else (0, "")
+    with suppress(OSError):  # one that cannot be read may hold something else
+        if name == layout.torn_name(index, number) and _begins_with(disk, scan, _content(disk, name)):
+            return name
+    return layout.torn_name(index, number + 1)
+
+
+def _begins_with(disk: Disk, scan: SegmentScan, content: bytes) -> bool:
+    file = disk.open(scan.name, "read")
+    try:
+        return file.read_at(scan.good_bytes, len(content)) == content
+    finally:
+        file.close()
+
+
+def _content(disk: Disk, name: str) -> bytes:
+    file = disk.open(name, "read")
+    try:
+        return file.read_at(0, file.size_bytes())
+    finally:
+        file.close()
 
 
 def _cut_torn(disk: Disk, torn: TornTail) -> None:
