@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import uvloop
@@ -26,10 +28,12 @@ from bench.groups import group, leader_of, wait_for_all
 from bench.machine_limits import describe
 from bench.processes import process, python, said_by
 from rollmq import Client
-from tests.group.real_group import RealGroup
+from tests.group.real_group import RealGroup, RealNode
 
 LANES: Final = 16
 BEFORE_S: Final = 1.0
+SLOW_S: Final = 0.3
+"""What the nodes logged during longer runs is shown."""
 
 
 async def lane(client: Client) -> None:
@@ -38,14 +42,15 @@ async def lane(client: Client) -> None:
         await client.submit(EXEC, PAYLOAD)
 
 
-async def one_run(nodes: RealGroup, number: signal.Signals) -> float:
-    """Seconds without a confirmation."""
+async def one_run(nodes: RealGroup, number: signal.Signals) -> tuple[float, datetime]:
+    """Seconds without a confirmation, and when they began."""
     leader, _ = await asyncio.to_thread(leader_of, nodes)
     servers = ",".join(node.address for node in nodes.nodes)
     async with Client(servers) as client:
         lanes = [asyncio.create_task(lane(client)) for _ in range(LANES)]
         await asyncio.sleep(BEFORE_S)
         began = time.perf_counter()
+        signalled = datetime.now(UTC)
         leader.signal(number)
         await client.submit(EXEC, PAYLOAD)
         spent = time.perf_counter() - began
@@ -57,7 +62,7 @@ async def one_run(nodes: RealGroup, number: signal.Signals) -> float:
     else:
         leader.kill()
         leader.start()
-    return spent
+    return spent, signalled
 
 
 def runs(count: int, number: signal.Signals, backlog: int) -> list[float]:
@@ -70,9 +75,32 @@ def runs(count: int, number: signal.Signals, backlog: int) -> list[float]:
             said_by(python("-m", "bench.raw_driver", "fill", leader.port, backlog))
         for _ in range(count):
             wait_for_all(nodes)
-            found.append(uvloop.run(one_run(nodes, number)))
-            print(f"  {found[-1]:.3f} s", flush=True)
+            held_bytes = memory_of(leader_of(nodes)[0])
+            spent, began = uvloop.run(one_run(nodes, number))
+            found.append(spent)
+            print(f"  {spent:.3f} s; the leader had {held_bytes / 1e6:,.0f} MB", flush=True)
+            if spent > SLOW_S:
+                print(f"    {began:%H:%M:%S.%f} the signal\n{logged_since(nodes, began)}", flush=True)
     return found
+
+
+def logged_since(nodes: RealGroup, began: datetime) -> str:
+    """What all nodes said from then on, in order."""
+    first = began.isoformat(timespec="milliseconds").removesuffix("+00:00")
+    lines = [
+        f"    {line.partition(' ')[0].partition('T')[2]} {node.port} {line.partition(' ')[2]}"
+        for node in nodes.nodes
+        for line in node.log_text().splitlines()
+        if line >= first
+    ]
+    return "\n".join(sorted(lines))
+
+
+def memory_of(node: RealNode) -> int:
+    """Bytes that the system takes back from its process when it dies, before it closes its connections."""
+    assert node.process is not None
+    status = Path(f"/proc/{node.process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
 def ports(nodes: RealGroup) -> str:

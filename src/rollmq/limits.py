@@ -170,7 +170,10 @@ ELECTION_US_MIN: Final = 250_000
 ELECTION_US_MAX: Final = 500_000
 """The longest; the spread keeps two candidates from splitting the votes again and again."""
 RESET_ELECTION_US_MAX: Final = 60_000
-"""How long a node waits at most, by chance, when the leader's connection was reset: before any timeout."""
+"""How long a node waits at most when the leader's connection was reset: before any timeout."""
+UNAPPLIED_SOON_MAX: Final = 16_384
+"""A node with more entries to apply, as it has after a start, leaves it to others to stand soon: a new leader
+applies its whole log first, and 100 ms of that is as much as a takeover takes."""
 WRITE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of one Write's lines, unless a single line is longer: what one fsync covers and a power cut may tear."""
 APPEND_BYTES_MAX: Final = 1024 * 1024

@@ -62,8 +62,8 @@ class GroupNode(OddNode, Patient):
         self._seen_index = 0
         self._sealed_index = 0
         self._raft_timer_us: int | None = None
-        self._is_rebuild_due = False
-        self._was_leader = False
+        self._is_rebuild_due = self._was_leader = False
+        self._told_leader: tuple[int, str | None] = (0, None)
         self.is_gone = False
         """Its disk was emptied, so this node is no more: the machine came back as another one."""
 
@@ -184,6 +184,7 @@ class GroupNode(OddNode, Patient):
         self._sealed_index = 0
         self._raft_timer_us = None
         self._is_rebuild_due = self._was_leader = False
+        self._told_leader = (0, None)
         self._held.clear()
         self.is_paused = False
         self.oracle.counts["recoveries"] += 1
@@ -272,6 +273,10 @@ class GroupNode(OddNode, Patient):
             if work.raft is not None:
                 self._do(work.raft)
             self.door.tell_all(work.effects)
+        known = (self.replica.raft.term, self.leader_address())
+        if known != self._told_leader:
+            self._told_leader = known
+            self.door.announce_leader()
         self.door.flush()
         if work.is_unfinished:
             self.wake()
@@ -308,8 +313,6 @@ class GroupNode(OddNode, Patient):
             self.world.say(self.name, f"leads no more, term {ready.term}")
             self.oracle.allowed.clear()
             self.door.send_away()
-        if ready.role_changed:
-            self.door.announce_leader()
         self._was_leader = is_leader
 
     def _look(self) -> None:

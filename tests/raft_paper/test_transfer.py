@@ -1,8 +1,13 @@
 """Handing the leadership over (thesis 3.10), and elections after a connection was reset."""
 
-from rollmq.core.raft_messages import RequestVote, TimeoutNow
+import itertools
+
+import pytest
+
+from rollmq.core.raft_messages import AppendEntries, RequestVote, TimeoutNow
 from rollmq.core.raft_ready import Role
-from tests.raft_paper.group import MS, Group
+from rollmq.limits import RESET_ELECTION_US_MAX, UNAPPLIED_SOON_MAX
+from tests.raft_paper.group import MS, Group, disk_of
 
 
 def led_group() -> Group:
@@ -111,6 +116,59 @@ def test_a_reset_by_the_leader_brings_a_pre_vote_within_sixty_milliseconds() -> 
         group.tick(10 * MS)
         group.settle()
     assert len(leaders(group)) == 1
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("size", [3, 5])
+def test_after_a_reset_all_that_are_left_stand_at_different_moments(size: int, chance: float) -> None:
+    """9.3: the first has won before the second asks; nobody splits the votes."""
+    group = Group(size, chance=lambda: chance)
+    group.elect("n2")
+    group.crash("n2")
+    left = sorted(group.voters - {"n2"})
+    for node_id in left:
+        group[node_id].peer_reset("n2")
+    moments = [group[node_id].deadline_us - group.now_us for node_id in left]
+    assert moments[0] <= 15 * MS
+    assert moments[-1] <= RESET_ELECTION_US_MAX
+    apart_us = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    assert min(apart_us) >= RESET_ELECTION_US_MAX // (size - 1) - 1
+
+
+def test_who_refuses_a_shorter_log_stands_soon_itself() -> None:
+    """5.4.1: the one with the shorter log can never win, so whoever it asks in vain does not wait for a
+    timeout, even if it has asked before, when the other had not noticed yet that the leader is gone."""
+    group = Group(3, chance=lambda: 0.5)
+    group.elect("n1")
+    group.isolate("n2")
+    group.propose("n1", b"a\n")
+    group.settle()
+    group.heal()
+    group.crash("n1")
+    group["n3"].peer_reset("n1")
+    group.tick(40 * MS, "n3")
+    group.network.clear()
+    assert group["n3"].role is Role.PRE_CANDIDATE
+    group["n2"].peer_reset("n1")
+    group.tick(10 * MS, "n2")
+    group.settle()
+    assert group["n2"].role is Role.PRE_CANDIDATE
+    for _ in range(6):
+        group.tick(10 * MS, "n3")
+    group.settle()
+    assert leaders(group) == ["n3"]
+
+
+def test_who_has_much_to_apply_leaves_it_to_the_others_to_stand_soon() -> None:
+    """A new leader applies its whole log before it decides anything: a node that has just started would take
+    long. Its usual timeout goes on, for the others may be gone."""
+    much = disk_of(*[1] * (UNAPPLIED_SOON_MAX + 1))
+    group = Group(3, disks={"n3": much, "n2": disk_of(*[1] * UNAPPLIED_SOON_MAX)}, chance=lambda: 0.5)
+    for node_id in ("n2", "n3"):
+        group[node_id].step(AppendEntries("n1", node_id, 1, prev_index=0, prev_term=0, commit_index=0))
+        group[node_id].peer_reset("n1")
+    assert group["n2"].deadline_us <= RESET_ELECTION_US_MAX
+    assert group["n3"].deadline_us >= 250 * MS
 
 
 def test_a_leader_that_lives_loses_nothing_by_a_reset() -> None:

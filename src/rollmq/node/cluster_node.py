@@ -42,6 +42,7 @@ from rollmq.wire.peer_headers import LeaderHelloHeader
 
 TICK_S: Final = 0.02
 """How often due things are looked at: delays and timeouts are this exact, and a quiet node sleeps."""
+TICK_US: Final = int(TICK_S * 1e6)
 CHECKS_PER_TICK: Final = 256
 """Connections whose silence is looked at in one tick: ten thousand are through in a second."""
 
@@ -73,6 +74,10 @@ class ClusterNode:
         self._began_us = mono_us()
         self._mono_us = self._began_us
         self._turn_is_due = False
+        self._alarm_us = 0
+        """When the loop begins a turn because Raft has something to do before the next tick."""
+        self._told_leader: tuple[int, str | None] = (0, None)
+        """Term and address, as watchers were told."""
         self._told_role: tuple[int, Role, str | None] | None = None
         self._sealed_index = 0
         """The newest marker for which sealing was asked."""
@@ -198,8 +203,6 @@ class ClusterNode:
         self._told_refusals.pop(hello.address, None)
         if dialed:
             self._log("peer_connected", node=hello.node_id, address=dialed)
-        if hello.node_id == self.replica.raft.leader_id:
-            self.door.announce_leader()
 
     def peer_refused(self, address: str, code: str, text: str) -> None:
         """An operator should know; once is enough."""
@@ -332,9 +335,23 @@ class ClusterNode:
             self._rebuilder.look()
         if replica.raft.commit_index != commit_index:
             self.reader.committed()
+        known = (replica.raft.term, self.leader_address())
+        if known != self._told_leader:
+            # Not with the role: a node that was elected leads when it has applied its whole log.
+            self._told_leader = known
+            door.announce_leader()
+        self._wake_for_raft()
         self._seal_what_is_due()
         self.peers.flush()
         door.flush()
+
+    def _wake_for_raft(self) -> None:
+        """An election that is due soon does not wait for the next tick."""
+        due_us = self.replica.raft.deadline_us
+        if self._alarm_us != due_us < self._mono_us + TICK_US:
+            self._alarm_us = due_us
+            # The loop counts in milliseconds and may ring early.
+            self.loop.call_later(max(due_us - self._mono_us, 0) / 1e6 + 0.001, self.begin_turn)
 
     def _do(self, raft: Ready) -> None:
         """What Raft asks for: the write begins first, and messages leave beside it."""
@@ -383,7 +400,6 @@ class ClusterNode:
             self._log("leader_known", leader=raft.leader_id, term=raft.term)
         if was_leader and raft.role is not Role.LEADER:
             self.door.send_away()
-        self.door.announce_leader()
 
     # -- time
 

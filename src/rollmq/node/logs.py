@@ -27,9 +27,11 @@ class EventLog:
 
     def __call__(self, event: str, **fields: object) -> None:
         """Say that something happened: a past-tense verb, then fields."""
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         line = " ".join(
-            [f"{at}Z event={event}", *(f"{name}={_quoted(value)}" for name, value in fields.items())]
+            [
+                f"{_at(time.time_ns() // 1_000_000)} event={event}",
+                *(f"{name}={_quoted(value)}" for name, value in fields.items()),
+            ]
         )
         with self._wake:
             if len(self._lines) >= LINES_WAITING_MAX:
@@ -62,6 +64,12 @@ class EventLog:
                 return  # nobody reads stderr any more; there is nowhere to say so
             if is_last:
                 return
+
+
+def _at(wall_ms: int) -> str:
+    """With milliseconds: an election is a matter of some tens of them, told by several nodes' logs."""
+    seconds, millis = divmod(wall_ms, 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{millis:03d}Z"
 
 
 def _quoted(value: object) -> str:
