@@ -17,6 +17,8 @@ AGEING_BUDGET_PER_TICK: Final = 2_000
 """The same for a tick of the leader: some milliseconds of work."""
 EXPLAIN_WALK_MAX: Final = 10_000
 """Jobs of a lane that `explain` counts; behind that it says "at least"."""
+EXPLAIN_DETAIL_BYTES_MAX: Final = 256 * 1024
+"""Of the errors that `explain` tells, the newest first: in JSON it grows, and must fit one answer."""
 
 # Wire: frames. Names end in their unit; docs/protocol.md says which Error each violation brings.
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -15,7 +15,7 @@ from rollmq.errors import SubmitUnknown
 from tests.cli.running import PATIENCE_S, clean_env, free_port, rollmq, run, running_node
 from tests.group.real_group import wait_for
 
-WORKER = ("--exec", "echo=cat", "--exec", "fail=sh -c 'echo no such street >&2; exit 3'")
+WORKER = ("--exec", "echo=cat", "--exec", "fail=sh -c 'seq 900 999 >&2; echo no such street >&2; exit 3'")
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,21 @@ def test_a_job_that_ends_badly_and_one_that_does_not_end_have_codes_of_their_own
     assert late.exit_code == ExitCode.NOT_ENDED
     assert "It goes on" in late.stderr
     assert "no connected worker has a pattern" in late.stderr
+
+
+def test_explain_shows_why_a_job_died_whole_and_try_by_try(server: str) -> None:
+    told = run("submit", "fail", "x", "--tries", 2, "--backoff", 0.01, "--wait", "--json", server=server)
+    job_id = json.loads(told.output)["job_id"]
+    shown = run("explain", job_id, server=server).stdout
+    assert shown.startswith("dead  in the DLQ (tries) after 2 tries: ")
+    tries = [line for line in shown.splitlines() if "  attempt " in line]
+    assert [line.split()[3] for line in tries] == ["1", "2"]
+    assert all(line.endswith("no such street") for line in tries)
+    assert shown.splitlines()[-3:] == ["    998", "    999", "    no such street"]
+    assert shown.count("    998\n") == 1, "of the last try alone"
+    errors = json.loads(run("explain", job_id, "--json", server=server).stdout)["errors"]
+    assert [error["attempt"] for error in errors] == [1, 2]
+    assert all(error["detail"].endswith("999\nno such street\n") for error in errors)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ T0_US = 1_763_490_000_000_000
 
 UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(r"(-?)(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
-ABSOLUTE = frozenset({"ready_us", "not_before_us", "expires_at_us", "until_us"})
+ABSOLUTE = frozenset({"ready_us", "not_before_us", "expires_at_us", "until_us", "at_us"})
 
 
 def duration_us(text: str) -> int:

@@ -326,6 +326,8 @@ class Stage:
                 run_us=args.us("run") if "run" in args.values else None,
                 error_type=args.text("error"),
                 error_message=args.text("message"),
+                error_detail=args.text("detail").encode(),
+                key_id=args.text("key_id"),
                 wants=wants,
                 after_us=args.us("after") if "after" in args.values else None,
             )
@@ -389,8 +391,9 @@ class Stage:
     def do_explain(self, args: Args) -> None:
         for name in args.names:
             found = self.leader.explain(self._id(name))
-            fields = self.names.fields(found, without=("job_id", "text"))
+            fields = self.names.fields(found, without=("job_id", "text", "errors"))
             self.out.append(f"{name}: {' '.join(fields)} -- {self.names.in_text(found.text)}")
+            self.out += [f"{name}: error {' '.join(self.names.fields(each))}" for each in found.errors]
 
     def do_workers(self, _args: Args) -> None:
         for worker_id, slot in self.leader.desk.scheduler.workers.items():

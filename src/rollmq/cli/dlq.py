@@ -7,6 +7,7 @@ import click
 
 from rollmq.cli import looks
 from rollmq.cli.connecting import WHY_OPTION, as_exec, as_job, as_name, asks_a_node, understood
+from rollmq.cli.exit_codes import ExitCode
 from rollmq.cli.jobs import LIMIT_OPTION, Pages, show
 from rollmq.errors import AnswerUnknown
 from rollmq.library.operator import OperatorConnection
@@ -73,7 +74,7 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Dead letters, those that died first first."""
+    """Dead letters, those that died first on top."""
     filters = {"exec": exec_name, "client_id": client_id, "error": error, "reason": reason}
     show(Pages(node, "dlq_list", filters, limit), as_json=as_json, what="dead letters")
 
@@ -84,7 +85,8 @@ Examples:
   rollmq dlq redrive 019a982c8e3b7a51b2c04d5e6f708192 --why "storage is back"
   rollmq dlq redrive --all --exec image.resize --error FileNotFoundError
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no leader, 4 unknown (repeating it is safe)."""
+Exit codes: 0 done, 1 failed, or a JOB was not in the DLQ, 2 wrong usage, 3 no leader,
+4 unknown (repeating it is safe)."""
 )
 @asks_a_node
 @moves_letters
@@ -99,7 +101,8 @@ Examples:
   rollmq dlq drop 019a982c8e3b7a51b2c04d5e6f708192 --why "order was withdrawn"
   rollmq dlq drop --all --reason expired --yes
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no leader, 4 unknown (repeating it is safe)."""
+Exit codes: 0 done, 1 failed, or a JOB was not in the DLQ, 2 wrong usage, 3 no leader,
+4 unknown (repeating it is safe)."""
 )
 @asks_a_node
 @moves_letters
@@ -134,8 +137,10 @@ def _act(
         looks.say_json({"asked_count": len(wanted), "changed_count": changed})
     else:
         passed = len(wanted) - changed
-        more = f"; {passed:,} were not in the DLQ" if passed else ""
+        more = f"; {passed:,} {'was' if passed == 1 else 'were'} not in the DLQ" if passed else ""
         click.echo(f"{changed:,} {done}{more}")
+    if changed < len(job_ids):
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _find(node: OperatorConnection, filters: dict[str, str | None], *, is_shown: bool) -> list[str]:

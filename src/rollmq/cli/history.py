@@ -302,6 +302,7 @@ def at(index: int | None, time_text: str | None, group: str, as_json: bool, **wh
 
 
 @history.command(
+    short_help="Ask the tables in SQL.",
     epilog="""\b
 Examples:
   rollmq history sql "select exec, count(*) n, avg(run_us) from attempts group by exec order by n desc"
@@ -309,7 +310,7 @@ Examples:
   rollmq history sql --parquet slow.parquet "select * from jobs_closed where attempts > 3"
   rollmq history sql                                      asks for statements; each ends with ;
 
-Exit codes: 0 done, 1 a statement failed, 2 wrong usage."""
+Exit codes: 0 done, 1 a statement failed, 2 wrong usage.""",
 )
 @click.argument("statement", required=False)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")

@@ -1,6 +1,6 @@
 """`rollmq jobs` and `rollmq explain`: which jobs there are, and why one is not running."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -9,9 +9,10 @@ from rich.text import Text
 from rollmq.cli import looks
 from rollmq.cli.connecting import as_exec, as_job, as_name, asks_a_node, understood
 from rollmq.cli.describe import time_of
+from rollmq.cli.looks import WHOLE_CHARS_MAX
 from rollmq.library.operator import OperatorConnection
 from rollmq.limits import QUERY_PLACE_MAX, QUERY_ROWS_MAX
-from rollmq.wire.query import ExplainReply, JobRow, JobsPage
+from rollmq.wire.query import ErrorTold, ExplainReply, JobRow, JobsPage
 
 ROWS_DEFAULT: Final = 50
 LIMIT_OPTION = click.option(
@@ -51,7 +52,7 @@ def jobs(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Jobs that are open (or dead), those accepted first first."""
+    """Jobs that are open (or dead), oldest first."""
     filters = {"exec": exec_name, "client_id": client_id, "state": state}
     show(Pages(node, "jobs", filters, limit), as_json=as_json, what="jobs")
 
@@ -75,12 +76,24 @@ def explain(ctx: click.Context, node: OperatorConnection, job_id: str, as_json: 
         looks.say_json(answer)
     else:
         style = {"unknown": "red", "dead": "red", "done": "green"}.get(found.state, "bold")
-        line = Text.assemble(looks.text(found.state, style), "  ", looks.text(found.text))
-        looks.console().print(line, soft_wrap=True)
+        said = looks.text(found.text, chars_max=WHOLE_CHARS_MAX)
+        looks.console().print(Text.assemble(looks.text(found.state, style), "  ", said), soft_wrap=True)
         if found.until_us:
             end = "its time is over at" if found.state == "inflight" else "not before"
             looks.console().print(Text(f"{end} {time_of(found.until_us)}", "dim"), soft_wrap=True)
+        _say_errors(found.errors)
     ctx.exit(1 if found.state == "unknown" else 0)
+
+
+def _say_errors(errors: Sequence[ErrorTold]) -> None:
+    """A line for each, and the detail of the newest: they are often the same, and --json has them all."""
+    out = looks.console()
+    for error in errors:
+        said = looks.text(f"{error.type}: {error.message}", chars_max=WHOLE_CHARS_MAX)
+        when = Text(f"{time_of(error.at_us)}  attempt {error.attempt}  ", "dim")
+        out.print(Text.assemble(when, said), soft_wrap=True)
+    for line in errors[-1].detail.splitlines() if errors else ():
+        out.print(Text.assemble("    ", looks.text(line, chars_max=WHOLE_CHARS_MAX)), soft_wrap=True)
 
 
 class Pages:

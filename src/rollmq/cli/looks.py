@@ -18,12 +18,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from rollmq.cli.describe import one_line
+from rollmq.cli.describe import TEXT_CHARS_MAX, one_line
 
 PIPE_COLUMNS: Final = 200
 """Width of tables that go into a file or pipe: nothing is cut that a person would want to grep."""
-WARNING_CHARS_MAX: Final = 2_000
-"""Of what a node warns of: what to do stands at the end."""
+WHOLE_CHARS_MAX: Final = 8_192
+"""Of what stands for itself, as a warning or an error: what to do is at its end."""
 GAP_WIDE: Final = 2
 GAP_NARROW: Final = 1
 DIVIDER: Final = 1
@@ -83,9 +83,9 @@ def _excess(widths: Sequence[int], gap: int, room: int) -> int:
     return sum(widths) + (gap + DIVIDER) * (len(widths) - 1) - room
 
 
-def text(value: object, style: str = "") -> Text:
+def text(value: object, style: str = "", *, chars_max: int = TEXT_CHARS_MAX) -> Text:
     """What a user wrote, on one line and without effects."""
-    return Text(one_line(str(value)), style=style)
+    return Text(one_line(str(value), chars_max=chars_max), style=style)
 
 
 def number(value: int | None) -> str:
@@ -146,7 +146,7 @@ def note(message: str) -> None:
 
 def warn(message: str) -> None:
     """Something that somebody should look at: on stderr."""
-    told = one_line(message, chars_max=WARNING_CHARS_MAX)
+    told = one_line(message, chars_max=WHOLE_CHARS_MAX)
     console(stderr=True).print(Text.assemble(("warning ", "yellow"), told), soft_wrap=True)
 
 

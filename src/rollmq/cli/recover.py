@@ -17,13 +17,14 @@ PATH = click.Path(path_type=Path)
 
 
 @click.command(
+    short_help="The last resort when a majority of the nodes is lost for good.",
     epilog="""\b
 Examples:
   rollmq log verify /var/lib/rollmq                 which of the directories that are left has the newest log
   rollmq recover /var/lib/rollmq --into /var/lib/rollmq-new --force-new-group
   rollmq serve 5000 --state /var/lib/rollmq-new     then add members with empty directories
 
-Exit codes: 0 done, 1 failed (nothing was changed), 2 wrong usage."""
+Exit codes: 0 done, 1 failed (nothing was changed), 2 wrong usage.""",
 )
 @click.argument("directory", metavar="DIR", type=PATH)
 @click.option(

@@ -131,7 +131,7 @@ Exit codes: 0 stopped politely, 1 it failed (the message says why), 2 wrong usag
     metavar="DAYS",
     default=30,
     show_default=True,
-    help="And for how long.",
+    help="Sealed history to keep at most for so long.",
 )
 @click.option(
     "--archive",

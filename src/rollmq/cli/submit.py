@@ -288,5 +288,6 @@ def _tell(errand: Errand, outcome: Outcome) -> int:
     elif outcome.ok:
         click.echo(outcome.result, nl=sys.stdout.isatty() and not outcome.result.endswith(b"\n"))
     else:
-        looks.note(f"Error: job {outcome.job_id} is {outcome.state}: {one_line(outcome.error)}")
+        why = one_line(outcome.error, chars_max=looks.WHOLE_CHARS_MAX)
+        looks.note(f"Error: job {outcome.job_id} is {outcome.state}: {why}")
     return 0 if outcome.ok else ExitCode.ENDED_BADLY

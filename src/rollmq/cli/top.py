@@ -165,7 +165,7 @@ def picture(now: Sample, before: Sample | None) -> RenderableType:
         )
     )
     parts += [
-        Text.assemble(("warning ", "yellow"), one_line(text, chars_max=looks.WARNING_CHARS_MAX))
+        Text.assemble(("warning ", "yellow"), one_line(text, chars_max=looks.WHOLE_CHARS_MAX))
         for text in status.warnings
     ]
     return Group(*parts)

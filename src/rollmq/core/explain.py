@@ -6,11 +6,22 @@ import msgspec
 
 from rollmq.core.desk import Desk
 from rollmq.core.events import Fence
-from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_TIMEOUT, DONE, INFLIGHT, Finished, Job
+from rollmq.core.job import BY_FAILURE, BY_SNOOZE, BY_TIMEOUT, DONE, INFLIGHT, Finished, Job, JobRecord
 from rollmq.core.subject import ASSIGN_PREFIX
-from rollmq.limits import EXPLAIN_WALK_MAX
+from rollmq.limits import EXPLAIN_DETAIL_BYTES_MAX, EXPLAIN_WALK_MAX
 
 UNKNOWN: Final = "unknown"
+
+
+class ErrorTold(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One failed attempt, as far as it can be shown."""
+
+    at_us: int
+    attempt: int
+    type: str = ""
+    message: str = ""
+    detail: str = ""
+    key_id: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -25,6 +36,7 @@ class Explanation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     worker_id: str = ""
     fence: Fence | None = None
     tries: int = 0
+    errors: tuple[ErrorTold, ...] = ()
 
 
 def explain(desk: Desk, job_id: str) -> Explanation:
@@ -38,13 +50,25 @@ def explain(desk: Desk, job_id: str) -> Explanation:
         text = f"attempt {job.attempt} is with worker {job.worker_id}: {state}"
         return Explanation(
             job_id, job.state, "in_flight", text, job.deadline_us,
-            worker_id=job.worker_id, fence=job.fence, tries=job.tries,
+            worker_id=job.worker_id, fence=job.fence, tries=job.tries, errors=_errors(job),
         )  # fmt: skip
     reason, text, until_us = _why_waiting(desk, job)
     before = desk.queues.jobs_before(job, EXPLAIN_WALK_MAX)
     if before is not None:
         text += f"; {_how_many(before)} in exec {job.exec!r}"
-    return Explanation(job_id, job.state, reason, text, until_us, before, tries=job.tries)
+    return Explanation(
+        job_id, job.state, reason, text, until_us, before, tries=job.tries, errors=_errors(job)
+    )
+
+
+def _errors(job: JobRecord) -> tuple[ErrorTold, ...]:
+    """Those that are kept, oldest first. A detail that a codec has passed is its users' alone."""
+    told, room = [], EXPLAIN_DETAIL_BYTES_MAX
+    for error in reversed(job.errors or ()):
+        room -= len(error.detail)
+        detail = error.detail.decode("utf-8", "replace") if room >= 0 and not error.key_id else ""
+        told.append(ErrorTold(error.at_us, error.attempt, error.type, error.message, detail, error.key_id))
+    return tuple(reversed(told))
 
 
 def _how_many(before: int) -> str:
@@ -91,8 +115,12 @@ def _explain_closed(desk: Desk, job_id: str) -> Explanation:
     if dead is not None:
         last = dead.errors[-1] if dead.errors else None
         error = f": {last.type}: {last.message}" if last is not None else ""
-        text = f"in the DLQ ({dead.dead_reason}) after {dead.tries} tries{error}"
-        return Explanation(job_id, dead.state, dead.dead_reason, text, tries=dead.tries, fence=dead.fence)
+        tries = f"{dead.tries} {'try' if dead.tries == 1 else 'tries'}"
+        text = f"in the DLQ ({dead.dead_reason}) after {tries}{error}"
+        return Explanation(
+            job_id, dead.state, dead.dead_reason, text,
+            tries=dead.tries, fence=dead.fence, errors=_errors(dead),
+        )  # fmt: skip
     finished = machine.finished.by_id.get(job_id)
     if finished is not None:
         text = f"{finished.state}; {_kept(finished)}"

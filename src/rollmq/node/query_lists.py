@@ -144,7 +144,7 @@ def jobs(leader: Leader, arguments: q.JobsArguments) -> q.JobsPage:
 
 
 def dead_letters(leader: Leader, arguments: q.DlqArguments) -> q.JobsPage:
-    """The DLQ, those that died first first."""
+    """The DLQ, those that died first on top."""
 
     def is_wanted(job: Job) -> bool:
         last = job.errors[-1].type if job.errors else ""

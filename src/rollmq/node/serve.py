@@ -59,6 +59,7 @@ QUIET_S: Final = 5.0
 QUIET_LOOK_S: Final = 0.01
 LISTEN_PROBLEMS: Final[Mapping[int, str]] = {
     errno.EADDRINUSE: "another process listens there",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
     errno.EACCES: "permission denied; ports below 1024 need a privilege",
 }
 HAND_OVER_S: Final = 2.0

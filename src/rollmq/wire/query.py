@@ -360,7 +360,7 @@ class ClientRow(Reply, frozen=True):
 
 
 class ClientsPage(Page, frozen=True, kw_only=True):
-    """Clients, those seen first first."""
+    """Clients, in the order in which they were first seen."""
 
     clients: list[ClientRow]
     """The rows."""
@@ -438,6 +438,23 @@ class DoneReply(Reply, frozen=True):
     """How many jobs or settings it changed; 0: all was so already."""
 
 
+class ErrorTold(Header, frozen=True):
+    """How one attempt failed. Defaults are left out."""
+
+    at_us: int
+    """When, in log time."""
+    attempt: int
+    """Which."""
+    type: str = ""
+    """Of the error."""
+    message: str = ""
+    """Its text."""
+    detail: str = ""
+    """A traceback, or the end of stderr; empty when a codec has passed it, or where it is too much."""
+    key_id: str = ""
+    """The codec's key; empty without a codec."""
+
+
 class ExplainReply(Header, frozen=True):
     """Where a job stands and why it is not further. Defaults are left out."""
 
@@ -460,3 +477,5 @@ class ExplainReply(Header, frozen=True):
     """Of its newest attempt."""
     tries: int = 0
     """Tries of this life."""
+    errors: tuple[ErrorTold, ...] = ()
+    """Of its last attempts that failed, as many as the setting `errors_kept` says, oldest first."""

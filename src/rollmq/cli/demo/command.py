@@ -39,8 +39,13 @@ Examples:
 Exit codes: 0 every promise was kept, 1 one was not or the demo could not be played (then what it wrote is
 kept, and named), 2 wrong usage, 130 stopped by Ctrl-C."""
 )
-@click.option("--jobs", type=click.IntRange(JOBS_MIN, JOBS_MAX), metavar="N", help="So many jobs.")
-@click.option("--quick", is_flag=True, help="A shorter story.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(JOBS_MIN, JOBS_MAX),
+    metavar="N",
+    help="How many jobs.  [default: 8000; --quick: 1000]",
+)
+@click.option("--quick", is_flag=True, help="A shorter story: no worker is killed by hand.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
