@@ -1,19 +1,18 @@
 """Every example of the client's half of docs/library.md runs as it stands, and prints what it says."""
 
-import asyncio
 import contextlib
 import io
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rollmq.library.job import Job
-from tests.cli.running import running_node
-from tests.client.shop import SOON_S, make_worker
+from tests.cli.running import PATIENCE_S, clean_env, running_node
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
+WORKER = PAGE.read_text().partition("<!-- file: examples.py -->\n```python\n")[2].partition("```")[0]
 HALF = PAGE.read_text().partition("\n## Clients\n")[2].partition("\n## ")[0]
 
 
@@ -40,17 +39,15 @@ PRINTS = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_node(tmp_path_factory.mktemp("node") / "state") as node:
-        worker = make_worker(node.server)
-
-        @worker.handler("length")
-        async def length(job: Job) -> bytes:
-            return str(len(job.payload)).encode()
-
-        thread = threading.Thread(target=lambda: asyncio.run(worker.run()))
-        thread.start()
+        folder = tmp_path_factory.mktemp("examples")
+        (folder / "examples.py").write_text(WORKER)
+        words = [sys.executable, "-m", "rollmq", "worker", "--app", "examples:worker"]
+        worker = subprocess.Popen(
+            words, cwd=folder, env=clean_env(ROLLMQ_SERVER=node.server), stderr=subprocess.DEVNULL
+        )
         yield node.server
-        worker.stop()
-        thread.join(SOON_S)
+        worker.terminate()
+        worker.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize(("heading", "source"), EXAMPLES, ids=[heading for heading, _ in EXAMPLES])
@@ -66,5 +63,5 @@ def test_an_example_runs_as_it_stands(
 
 
 def test_every_example_is_known_to_this_test() -> None:
-    assert HALF.count("```python") == len(EXAMPLES) == 6
+    assert HALF.count("```python") == len(EXAMPLES) + 1 == 7, "and the worker"
     assert set(PRINTS) <= {heading for heading, _ in EXAMPLES}
