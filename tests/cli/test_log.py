@@ -119,6 +119,7 @@ def test_damage_is_told_with_file_line_and_what_to_do(state: Path) -> None:
     assert result.exit_code == 1
     assert f"damaged {path}:2: the crc does not match the line" in result.output
     assert "restore the directory from a backup" in result.output
+    assert "A member of a group: start it, it repairs itself from the others." in result.output
     told = json.loads(run("log", "verify", "--json", state).stdout)
     assert told["is_clean"] is False
     assert told["damages"] == [

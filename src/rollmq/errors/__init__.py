@@ -93,8 +93,9 @@ class StateDamaged(StateError):
         more = f" All damaged places: {'; '.join(self.places)}." if len(self.places) > 1 else ""
         super().__init__(
             f"{path}: {reason}.{more} Nothing was changed. A node that is alone: restore the directory from "
-            f"a backup; what came after it is lost. A member of a group: never an old copy, which could vote "
-            f"twice; bring it in again as a new member, with an empty directory."
+            f"a backup; what came after it is lost. A member of a group: start it with --peers, and it "
+            f"repairs itself from the others; never an old copy, which could vote twice. Only a damaged "
+            f"node.json is beyond that: bring it in as a new member then, with an empty directory."
         )
 
 
@@ -248,7 +249,7 @@ class NoLeader(OperatorError):
         """As the last of them said."""
         said = f" It says: {why}." if why else ""
         super().__init__(
-            f"no leader: {', '.join(servers)} answered and know of none that does (term {term}).{said} "
+            f"no leader: asked were {', '.join(servers)}, and nobody knows one (term {term}).{said} "
             f"Nothing was changed. A group needs a majority of its nodes; an election takes about a second, "
             f"so try again."
         )
