@@ -230,6 +230,6 @@ def _print_verdict(disk: OsDisk, verdict: Verdict) -> None:
     else:
         console.print(
             "A node that is alone: restore the directory from a backup; what came after it is lost.\n"
-            "A member of a group: start it, it repairs itself from the others. Never an old copy, which could "
-            "vote twice."
+            "A member of a group: start it, it repairs itself from the others. "
+            "Never an old copy: it could vote twice."
         )
