@@ -50,7 +50,12 @@ WORKER_HANDS_MAX: Final = 4096
 WORKER_HELD_MAX: Final = 4096
 """Jobs and unconfirmed outcomes that a worker may list in its hello, so also its credit."""
 JOBS_PER_MESSAGE_MAX: Final = 256
-"""Jobs that one Started, or acks that one AckDone, may name: they fit HEADER_BYTES_MAX."""
+"""Jobs that one Started, or acks that one AckDone, may name; jobs that one message of many carries: they fit
+HEADER_BYTES_MAX."""
+MANY_BYTES_MAX: Final = 64 * 1024
+"""Of the payloads of one message that carries many jobs: a larger one gains nothing by company."""
+MANY_OPTIONS_BYTES_MAX: Final = 8 * 1024
+"""Of the options that the jobs of one SubmitJobs share: with their sizes they fit HEADER_BYTES_MAX."""
 READ_LOG_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of a LogChunk's lines, unless a single line is longer: one turn of the loop."""
 READ_LOG_WAIT_US_MAX: Final = 30_000_000

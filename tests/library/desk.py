@@ -12,6 +12,7 @@ from rollmq.wire.headers import ErrorHeader, Header, HelloAnswerHeader, ReplyHea
 from rollmq.wire.job_headers import AcceptedHeader, ResultHeader, SubmitJobHeader
 from rollmq.wire.message import NO_ID, Frame, MsgType
 from rollmq.wire.session import Session, Side
+from tests.wire.unfold import unfold
 
 SECOND_US = 1_000_000
 LOG_US = 1_700_000_000_000_000
@@ -65,7 +66,7 @@ class Line:
         for frame in self._decoder.feed(data):
             assert isinstance(frame, Frame), frame
             self._session.receive(frame)
-            frames.append(frame)
+            frames += unfold(frame)
         return frames
 
     def say(
@@ -127,9 +128,7 @@ class Desk:
 
     def out(self) -> bytes:
         """Take what is to be written."""
-        data = b"".join(self.core.out)
-        self.core.out.clear()
-        return data
+        return self.core.take_out()
 
     def submit(self, call: Noted | None = None) -> Noted:
         call = call or Noted()

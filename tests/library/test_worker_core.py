@@ -3,7 +3,7 @@
 from rollmq import limits
 from rollmq.library.held_job import Outcome
 from rollmq.library.worker_core import OVERTIME_US, WorkerCore, WorkerProfile
-from rollmq.wire.codec import FrameDecoder, encode, encode_header, header_of, payload_of
+from rollmq.wire.codec import encode, encode_header, header_of, payload_of
 from rollmq.wire.headers import HeldList, HelloAnswerHeader, HelloWorkerHeader
 from rollmq.wire.job_headers import (
     AckDoneHeader,
@@ -14,6 +14,7 @@ from rollmq.wire.job_headers import (
     StartedHeader,
 )
 from rollmq.wire.message import Frame, MsgType
+from tests.wire.unfold import unfolded
 
 SECOND_US = 1_000_000
 M = MsgType
@@ -57,11 +58,7 @@ class Played:
 
     def said(self) -> list[Frame]:
         """What it has said since the last look."""
-        data = b"".join(self.core.out)
-        self.core.out.clear()
-        frames = FrameDecoder(limits.FRAME_BYTES_MAX).feed(data)
-        assert all(isinstance(frame, Frame) for frame in frames)
-        return frames  # type: ignore[return-value]
+        return unfolded(self.core.take_out())
 
     def end(self, *numbers: int, what: str = "") -> None:
         """These handlers have ended."""

@@ -193,20 +193,28 @@ class Peer:
         return found
 
 
-def client(host: Host, client_id: str = "c1") -> Peer:
+def client(host: Host, client_id: str = "c1", *, many: bool = False) -> Peer:
     """A client that was greeted."""
     peer = Peer(host)
-    hello = h.HelloClientHeader(version=1, client_id=client_id)
+    hello = h.HelloClientHeader(version=1, client_id=client_id, many=many)
     peer.say(encode_frame(MsgType.HELLO_CLIENT, b"h" * 16, header=encode_header(hello)))
     assert peer.take(MsgType.HELLO_CLIENT)
     return peer
 
 
-def worker(host: Host, worker_id: str = "w1", *, credit: int = 10, hands: int = 4) -> Peer:
+def worker(
+    host: Host, worker_id: str = "w1", *, credit: int = 10, hands: int = 4, many: bool = False
+) -> Peer:
     """A worker that was greeted."""
     peer = Peer(host)
     hello = h.HelloWorkerHeader(
-        version=1, worker_id=worker_id, instance="a", patterns=("job.assign.>",), hands=hands, credit=credit
+        version=1,
+        worker_id=worker_id,
+        instance="a",
+        patterns=("job.assign.>",),
+        hands=hands,
+        credit=credit,
+        many=many,
     )
     payload = encode_payload(h.HeldList((), ()))
     peer.say(encode_frame(MsgType.HELLO_WORKER, b"h" * 16, header=encode_header(hello), payload=payload))

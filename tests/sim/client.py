@@ -12,13 +12,13 @@ from rollmq.errors import JobUnknown, ResultExpired
 from rollmq.library.call import ACCEPTED, CANCEL, ENDED, GONE, REFUSED, UNKNOWN, Call, Question
 from rollmq.library.client_core import ClientCore, ClientProfile
 from rollmq.wire import job_headers as j
-from rollmq.wire.codec import encode_header
+from rollmq.wire.codec import encode, encode_header
 from rollmq.wire.message import MsgType
 from rollmq.wire.readers import submit_subject
-from tests.sim.net import frames_of
 from tests.sim.party import Party, Town
 from tests.sim.swarm import MS, Swarm
 from tests.sim.world import SECOND_US, Violation, World
+from tests.wire.unfold import unfolded
 
 PATIENCE_US: Final = (2 * SECOND_US, 60 * SECOND_US, 3_600 * SECOND_US)
 REFUSALS_ENOUGH: Final = 5
@@ -93,17 +93,22 @@ class SimClient(Party):
         traffic = self.swarm.traffic
         if self.world.is_calm:
             return
-        if self.core.out and self.world.happens(traffic.resend):
-            call.is_copied = True
-            copy = frames_of(self.core.out[-1])[-1]
-            self.world.after(self.world.between((0, 5 * SECOND_US)), lambda: self._send_copy(copy))
+        if self.world.happens(traffic.resend):
+            self._copy_last(call)
         if self.world.happens(traffic.cancel):
             self.world.after(self.world.between((0, 5 * SECOND_US)), lambda: self._cancel(call))
+
+    def _copy_last(self, call: SimCall) -> None:
+        self.core.gather()
+        if self.core.out:
+            call.is_copied = True
+            copy = encode(unfolded(self.core.out[-1])[-1])
+            self.world.after(self.world.between((0, 5 * SECOND_US)), lambda: self._send_copy(copy))
 
     def _send_copy(self, frame: bytes) -> None:
         """What a library may do that repeats too much."""
         if self.is_alive and self.core.can_say(MsgType.SUBMIT_JOB) and self.core.is_ready:
-            self.core.out.append(frame)
+            self.core.put(frame)
             self.turn()
 
     def _cancel(self, call: SimCall) -> None:

@@ -18,6 +18,7 @@ from rollmq.wire.codec import header_of
 from rollmq.wire.error_codes import ErrorCode
 from rollmq.wire.message import Frame, MsgType
 from tests.sim.net import End, frames_of
+from tests.wire.unfold import unfold
 
 if TYPE_CHECKING:
     from tests.sim.node import SimNode
@@ -148,8 +149,8 @@ class SimDoor(Door):
         elif frame.type == MsgType.CREDIT:
             credit = header_of(frame, j.CreditHeader)
             self._oracle.worker_allows(conn.worker_id, credit.seen, credit.more)
-        elif frame.type == MsgType.ACK_JOB:
-            with_ack = header_of(frame, j.AckJobHeader).credit
+        elif frame.type in (MsgType.ACK_JOB, MsgType.ACK_JOBS):
+            with_ack = header_of(unfold(frame)[-1], j.AckJobHeader).credit
             if with_ack is not None:
                 self._oracle.worker_allows(conn.worker_id, *with_ack)
         elif frame.type == MsgType.GOODBYE:

@@ -5,7 +5,7 @@ what follows; tick when it is time; go where the route says. Every message is th
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from rollmq.errors import ProtocolError
 from rollmq.library.dialog import NEVER_US, Dialog, Watch
@@ -16,6 +16,7 @@ from tests.sim.oracle import Oracle
 from tests.sim.swarm import NetFaults, Swarm
 from tests.sim.tap import WorkerTap
 from tests.sim.world import SECOND_US, Timer, Violation, World
+from tests.wire.unfold import as_the_simplest
 
 WATCH_PAUSE_US = (SECOND_US, 2 * SECOND_US)
 
@@ -31,6 +32,10 @@ class Town(Protocol):
 
     def dial(self, address: Address, link: Link) -> bool:
         """Connect to this address; False: nobody listens."""
+
+
+SIMPLE: Final = 0.25
+"""How many parties are as simple as a client in another language may be."""
 
 
 class Tie:
@@ -58,6 +63,8 @@ class Tie:
         self._turned = turned
         self._ended = ended
         self._timer: Timer | None = None
+        self.is_simple = False
+        """It neither says nor takes many jobs in one frame."""
         if net.is_orderly:
             dialog.watch_violation = self._on_violation
 
@@ -108,11 +115,13 @@ class Tie:
 
     def write(self) -> None:
         """Send what the dialog has said."""
-        out, link = self.dialog.out, self.link
-        if not out or link is None:
+        link = self.link
+        if link is None:
             return
-        said: Sequence[bytes] = frames_of(b"".join(out))
-        out.clear()
+        data = self.dialog.take_out()
+        if not data:
+            return
+        said: Sequence[bytes] = frames_of(as_the_simplest(data) if self.is_simple else data)
         if self.drops and not self._world.is_calm:
             said = [frame for frame in said if frame[4] not in self.drops]
         if self.tap is not None:
@@ -156,6 +165,7 @@ class Party:
         self.swarm = swarm
         self.name = name
         self.is_alive = False
+        self.is_simple = world.happens(SIMPLE)
         self.oracle = town.oracle
         self._main: Tie
         self._watch: Tie
@@ -177,6 +187,7 @@ class Party:
         self._route = Route(self.town.servers, self.world.random.random)
         net = self.swarm.net
         self._main = Tie(self.world, self.town, net, dialog, turned=self._main_turned, ended=self._main_ended)
+        self._main.is_simple = self.is_simple
         self._watch = Tie(
             self.world, self.town, net, Watch(dialog), turned=self._look_out, ended=self._watch_ended
         )

@@ -14,6 +14,7 @@ from rollmq.wire.codec import FrameDecoder, header_of, payload_of
 from rollmq.wire.message import Frame, MsgType
 from tests.sim.oracle import Oracle
 from tests.sim.world import Violation
+from tests.wire.unfold import unfold
 
 
 class WorkerTap:
@@ -48,38 +49,47 @@ class WorkerTap:
 
     def said(self, data: bytes) -> None:
         """The worker wrote this."""
-        for frame in self._said.feed(data):
-            if isinstance(frame, ProtocolError):
-                raise Violation(f"{self.name} writes what nobody can read: {frame}")
-            if frame.type == MsgType.HELLO_WORKER:
-                self._allowed = header_of(frame, h.HelloWorkerHeader).credit
-                self._check_list(payload_of(frame, h.HeldList))
-            elif frame.type == MsgType.CREDIT:
-                header = header_of(frame, j.CreditHeader)
-                self._allowed = max(self._allowed, header.seen + header.more)
-            elif frame.type == MsgType.ACK_JOB:
-                header_ack = header_of(frame, j.AckJobHeader)
-                self._acks[header_ack.seq] = (frame.corr_id.hex(), header_ack.fence)
-                if header_ack.credit is not None:
-                    self._allowed = max(self._allowed, sum(header_ack.credit))
-            elif frame.type == MsgType.STARTED:
-                self.started.update(each.fence for each in header_of(frame, j.StartedHeader).jobs)
+        for item in self._said.feed(data):
+            if isinstance(item, ProtocolError):
+                raise Violation(f"{self.name} writes what nobody can read: {item}")
+            for frame in unfold(item):
+                self._said_one(frame)
+
+    def _said_one(self, frame: Frame) -> None:
+        if frame.type == MsgType.HELLO_WORKER:
+            self._allowed = header_of(frame, h.HelloWorkerHeader).credit
+            self._check_list(payload_of(frame, h.HeldList))
+        elif frame.type == MsgType.CREDIT:
+            header = header_of(frame, j.CreditHeader)
+            self._allowed = max(self._allowed, header.seen + header.more)
+        elif frame.type == MsgType.ACK_JOB:
+            header_ack = header_of(frame, j.AckJobHeader)
+            self._acks[header_ack.seq] = (frame.corr_id.hex(), header_ack.fence)
+            if header_ack.credit is not None:
+                self._allowed = max(self._allowed, sum(header_ack.credit))
+        elif frame.type == MsgType.STARTED:
+            self.started.update(each.fence for each in header_of(frame, j.StartedHeader).jobs)
 
     def heard(self, data: bytes) -> None:
         """The node wrote this, and nothing of it was lost or overtaken."""
-        for frame in self._heard.feed(data):
-            if isinstance(frame, Frame) and frame.type == MsgType.ACK_DONE:
-                self._confirmed(header_of(frame, j.AckDoneHeader).seq)
-            elif isinstance(frame, Frame) and frame.type == MsgType.ASSIGN_JOB:
-                header = header_of(frame, j.AssignJobHeader)
-                seq, index = header.seq, header.fence[1]
-                if index <= self._decided_before:
-                    raise Violation(f"P4: {self.name} gets entry {index}, decided for an earlier connection")
-                if seq != self._seen + 1:
-                    raise Violation(f"{self.name} gets assign {seq} after assign {self._seen}")
-                if seq > self._allowed:
-                    raise Violation(f"P4: {self.name} gets assign {seq}, it allowed {self._allowed}")
-                self._seen = seq
+        for item in self._heard.feed(data):
+            if isinstance(item, Frame):
+                for frame in unfold(item):
+                    self._heard_one(frame)
+
+    def _heard_one(self, frame: Frame) -> None:
+        if frame.type == MsgType.ACK_DONE:
+            self._confirmed(header_of(frame, j.AckDoneHeader).seq)
+        elif frame.type == MsgType.ASSIGN_JOB:
+            header = header_of(frame, j.AssignJobHeader)
+            seq, index = header.seq, header.fence[1]
+            if index <= self._decided_before:
+                raise Violation(f"P4: {self.name} gets entry {index}, decided for an earlier connection")
+            if seq != self._seen + 1:
+                raise Violation(f"{self.name} gets assign {seq} after assign {self._seen}")
+            if seq > self._allowed:
+                raise Violation(f"P4: {self.name} gets assign {seq}, it allowed {self._allowed}")
+            self._seen = seq
 
     def _confirmed(self, seq: int) -> None:
         """Outcomes up to this one are safe, says the node: then the committed log ends their attempts."""

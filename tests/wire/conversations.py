@@ -39,12 +39,14 @@ from rollmq.wire.job_headers import (
     StartedJob,
     SubmitJobHeader,
 )
+from rollmq.wire.many_headers import ResultsHeader, SubmitJobsHeader
 from rollmq.wire.message import NO_ID, PROTOCOL_VERSION, Frame, MsgType
 from rollmq.wire.peer import frame_of
 from rollmq.wire.peer_headers import LeaderHelloHeader
 from rollmq.wire.readers import assign_subject, submit_subject
 
 JOB = bytes.fromhex("019a982c8e3b7a51b2c04d5e6f708192")
+NEXT_JOB = bytes.fromhex("019a982c8e3b7a53c0d1e2f3041526a7")
 OLD_JOB = "019a982c8e3b7a52a1b2c3d4e5f60718"
 NODE = "0b7c2f54e1d84f0f9a3d5c6b7a891011"
 OTHER_NODE = "5d1e2f3a4b5c4d6e8f70818293a4b5c6"
@@ -383,9 +385,50 @@ PEER = Conversation(
     ),
 )
 
+MANY = Conversation(
+    "client",
+    (
+        Line(
+            True,
+            "who I am, and that I understand frames of many",
+            _frame(
+                MsgType.HELLO_CLIENT,
+                HelloClientHeader(version=PROTOCOL_VERSION, client_id="webshop", many=True),
+                msg_id=number(1),
+            ),
+        ),
+        _answer(MsgType.HELLO_CLIENT),
+        Line(
+            True,
+            "two jobs with the same options: both ids, then both payloads",
+            _frame(
+                MsgType.SUBMIT_JOBS,
+                SubmitJobsHeader((7, 11), SubmitJobHeader(tries_max=3)),
+                subject=submit_subject("image.resize"),
+                payload=JOB + NEXT_JOB + b"cat.png" + b"dog.png 640",
+            ),
+        ),
+        Line(
+            False,
+            "both are committed",
+            _frame(MsgType.ACCEPTED_JOBS, payload=JOB + NEXT_JOB),
+        ),
+        Line(
+            False,
+            "both are done, each after one try",
+            _frame(
+                MsgType.RESULTS,
+                ResultsHeader(((1, LOG_AT_US + 900_000, 812_000, 2), (1, LOG_AT_US + 900_007, None, 0))),
+                payload=JOB + NEXT_JOB + b"ok",
+            ),
+        ),
+    ),
+)
+
 CONVERSATIONS = {
     "client": CLIENT,
     "worker": WORKER,
+    "many": MANY,
     "redirect": REDIRECT,
     "watch": WATCH,
     "operator": OPERATOR,

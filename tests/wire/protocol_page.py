@@ -19,7 +19,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from rollmq import limits
-from rollmq.wire import headers, job_headers, peer_headers, repair_headers
+from rollmq.wire import headers, job_headers, many_headers, peer_headers, repair_headers
 from rollmq.wire.catalog import MESSAGES
 from rollmq.wire.codec import encode
 from rollmq.wire.error_codes import CODE_ROWS, LIMIT_CODES
@@ -96,7 +96,8 @@ def json_type(info: Any) -> str:
             inner = [json_type(each) for each in types if not isinstance(each, shapes.NoneType)]
             return " or ".join([*inner, "null"])
         case shapes.TupleType(item_types=types):
-            return "[" + ", ".join("integer" for _ in types) + "]"
+            inner = ["integer or null" if _may_be_null(each) else "integer" for each in types]
+            return f"[{', '.join(inner)}]"
         case shapes.VarTupleType(item_type=item, max_length=high):
             return f"array{f' of at most {high:,}' if high else ''}: {json_type(item)}"
         case shapes.DictType(max_length=high):
@@ -104,6 +105,10 @@ def json_type(info: Any) -> str:
         case shapes.StructType(cls=cls):
             return f"object [{cls.__name__}](#{cls.__name__.lower()})"
     return "string"
+
+
+def _may_be_null(info: Any) -> bool:
+    return isinstance(info, shapes.UnionType)
 
 
 def _integer(low: int | None) -> str:
@@ -128,7 +133,7 @@ def meaning(kind: type[Header], field: str) -> str:
 
 
 def _meanings(module: ModuleType) -> dict[tuple[str, str], str]:
-    if module not in (headers, job_headers, peer_headers, repair_headers):
+    if module not in (headers, job_headers, many_headers, peer_headers, repair_headers):
         return {}
     return {
         (kind.name, ast.unparse(node.target)): str(below.value.value)

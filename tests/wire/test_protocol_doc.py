@@ -62,6 +62,7 @@ def test_the_bounds_in_the_text_are_those_of_the_code(page: str) -> None:
     assert f"the hello's frame at most {limits.HELLO_FRAME_BYTES_MAX:,} bytes" in text
     assert f"at most {limits.ERROR_DETAIL_BYTES_MAX:,} bytes. Confirmed by AckDone" in text
     assert f"the whole header has one too ({limits.HEADER_BYTES_MAX:,} bytes)" in text
+    assert f"together they are at most {limits.MANY_BYTES_MAX:,}" in text
     assert f"one chunk, at most {limits.SNAPSHOT_CHUNK_BYTES_MAX:,} bytes" in text
     assert f"together have at most {limits.SUBJECT_BYTES_MAX} bytes" in text
     assert f"handshake has {limits.HANDSHAKE_US_MAX // 1_000_000} s" in text

@@ -24,6 +24,7 @@ from rollmq.wire.job_headers import (
 from rollmq.wire.message import Frame, MsgType
 from rollmq.worker import Worker
 from tests.library.played_node import GROUP, SOON_S, PlayedNode, Visit
+from tests.wire.unfold import unfold
 
 FOREVER_US = 3_600_000_000
 
@@ -89,7 +90,8 @@ class Desk:
         """(job id, header, payload) of every ack so far."""
         return [
             (frame.corr_id, header_of(frame, AckJobHeader), frame.payload)
-            for frame in self.visit.frames
+            for said in self.visit.frames
+            for frame in unfold(said)
             if frame.type == MsgType.ACK_JOB
         ]
 

@@ -14,6 +14,8 @@ from rollmq.library.dialog import Dialog
 from rollmq.wire.codec import encode_frame, encode_header, encode_payload, header_of
 from rollmq.wire.headers import ErrorHeader, QueryHeader
 from rollmq.wire.job_headers import ResultHeader
+from rollmq.wire.many import parts_of
+from rollmq.wire.many_headers import ResultsHeader
 from rollmq.wire.message import Frame, MsgType
 
 ASKS_MAX: Final = 256
@@ -65,7 +67,7 @@ class Awaited:
                 self._asked[request_id] = job_id
                 header = encode_header(QueryHeader(name="result"))
                 payload = encode_payload({"job_id": job_id.hex()})
-                dialog.out.append(encode_frame(MsgType.QUERY, request_id, header=header, payload=payload))
+                dialog.put(encode_frame(MsgType.QUERY, request_id, header=header, payload=payload))
 
     # -- answers
 
@@ -84,6 +86,22 @@ class Awaited:
         while call is not None:
             call.progressed(frame.payload, header.key_id)
             call = call.twin
+
+    def on_results(self, frame: Frame) -> None:
+        """Many jobs are done."""
+        header = header_of(frame, ResultsHeader)
+        content_type, key_id = header.content_type, header.key_id
+        parts = parts_of(frame, [row[3] for row in header.jobs])
+        for (tries, ended_at_us, run_us, _size), (job_id, result) in zip(header.jobs, parts, strict=True):
+            if job_id in self._open:
+                own = ResultHeader(
+                    tries=tries,
+                    content_type=content_type,
+                    key_id=key_id,
+                    ended_at_us=ended_at_us,
+                    run_us=run_us,
+                )
+                self._close(job_id, Outcome("done", job_id.hex(), result, "", tries, 0, b"", own), None)
 
     def on_reply(self, frame: Frame) -> bool:
         """Whether it answers one of these questions."""

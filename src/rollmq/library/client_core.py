@@ -1,7 +1,7 @@
 """The client's end of the conversation: which submits are answered, which are to be repeated, which results
 are still to come.
 
-    core.submit(call, now_us); core.ask(question, now_us)      # then write `out`
+    core.submit(call, now_us); core.ask(question, now_us)      # then write what `take_out` gives
     core.opened / feed / lost / tick                           # as every Dialog
     call.moved(), question.answered()                          # overridden by whoever wants to hear of it
 
@@ -28,6 +28,7 @@ from rollmq.wire.message import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, Frame, M
 LOOK_EVERY_US: Final = 100_000
 """How often what is unanswered is looked at, while there is any."""
 _ACCEPTED, _RESULT, _REPLY = int(MsgType.ACCEPTED), int(MsgType.RESULT), int(MsgType.REPLY)
+_ACCEPTED_JOBS, _RESULTS = int(MsgType.ACCEPTED_JOBS), int(MsgType.RESULTS)
 _ERROR: Final = int(MsgType.ERROR)
 
 
@@ -154,6 +155,7 @@ class ClientCore(Dialog):
             token=profile.token,
             release=profile.release,
             watches=watches,
+            many=not watches,
         )
         return hello_frame(MsgType.HELLO_CLIENT, self.next_request_id(), header)
 
@@ -185,6 +187,10 @@ class ClientCore(Dialog):
         self._may_ask = False
         self._give_up_all(error)
 
+    def gather(self) -> None:
+        """Submits wait for others to go along until the host writes, or something else is said."""
+        self._submits.gather()
+
     def _give_up_all(self, error: RollmqError) -> None:
         self._submits.give_up_all(error)
         self._awaited.give_up_all(error)
@@ -207,7 +213,11 @@ class ClientCore(Dialog):
     def on_frame(self, frame: Frame) -> None:
         """What a node says to a client."""
         kind = frame.type
-        if kind == _RESULT:
+        if kind == _RESULTS:
+            self._awaited.on_results(frame)
+        elif kind == _ACCEPTED_JOBS:
+            self._submits.on_accepted_many(frame)
+        elif kind == _RESULT:
             self._awaited.on_result(frame)
         elif kind == _ACCEPTED:
             if not self._submits.on_accepted(frame):

@@ -1,13 +1,13 @@
 """The library's end of a conversation with whichever node leads, over one connection after another.
 
-    dialog.opened(now_us)            # connected: the hello stands in dialog.out
+    dialog.opened(now_us)            # connected: the hello is what is to be said
     dialog.feed(data, now_us)        # bytes came
     dialog.tick(now_us)              # when next_us is reached
     dialog.lost(now_us)              # the connection is gone, whoever closed it
 
-After each of these calls the host writes what stands in `out` (join it, then clear it), and closes the
-connection when `is_over`. `redirect` says where to go next; after `fatal` there is no use in going anywhere.
-It opens no socket and reads no clock: times are microseconds of the host's monotonic clock.
+After each of these calls the host writes what `take_out` gives, and closes the connection when `is_over`.
+`redirect` says where to go next; after `fatal` there is no use in going anywhere. It opens no socket and
+reads no clock: times are microseconds of the host's monotonic clock.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class Dialog:
         self.session = Session(Side.LIBRARY)
         self.session.close()
         self.out: list[bytes] = []
-        """Bytes to write on the current connection, in order. The host takes and clears them."""
+        """Bytes to write on the current connection, in order; `put` adds to them, the host takes them out."""
         self.is_over = True
         """The connection, if there is one, is to be closed behind what is in `out`."""
         self.is_ready = False
@@ -90,6 +90,9 @@ class Dialog:
     def make_hello(self) -> Frame:
         """The hello of this connection; its msg_id is `next_request_id()`."""
         raise NotImplementedError
+
+    def gather(self) -> None:
+        """Put into `out` what was held back for more of its kind to go along."""
 
     def make_watch_hello(self) -> Frame | None:
         """The hello of the second connection, which only watches for LeaderIs; None: no such connection."""
@@ -150,6 +153,14 @@ class Dialog:
             else:
                 self._hand_on(item)
 
+    def take_out(self) -> bytes:
+        """What is to be written now; empty when it is nothing."""
+        self.gather()
+        out = self.out
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        return data
+
     def lost(self, now_us: int) -> None:
         """The connection is gone. What was said on it and not answered is unknown."""
         self.now_us = now_us
@@ -195,7 +206,12 @@ class Dialog:
 
     def say(self, frame: Frame) -> None:
         """Put a frame into `out`."""
-        self.out.append(self.session.send(frame))
+        self.put(self.session.send(frame))
+
+    def put(self, data: bytes) -> None:
+        """The same for bytes that may be said now and move no state."""
+        self.gather()
+        self.out.append(data)
 
     def end(self, why: str) -> None:
         """Give this connection up; the host closes it and then calls `lost`."""

@@ -253,8 +253,7 @@ class _Tie:
         dialog = self._dialog
         self._write()
         self._turned()
-        if dialog.out:
-            self._write()
+        self._write()
         if self._line is not None and dialog.is_over:
             self.drop(dialog.trouble, is_told=True)
         else:
@@ -290,10 +289,11 @@ class _Tie:
             self._timer.cancel()
 
     def _write(self) -> None:
-        out, line = self._dialog.out, self._line
-        if out and line is not None:
-            line.write(out[0] if len(out) == 1 else b"".join(out))
-            out.clear()
+        line = self._line
+        if line is not None:
+            data = self._dialog.take_out()
+            if data:
+                line.write(data)
 
     def _arm(self) -> None:
         """Have the dialog ticked in time, connected or not: patience ends also when nobody is there."""

@@ -56,7 +56,7 @@ class Questions:
         else:
             header = encode_header(QueryHeader(name=question.name))
             frame = encode_frame(MsgType.QUERY, request_id, header=header, payload=question.payload)
-        self._dialog.out.append(frame)
+        self._dialog.put(frame)
 
     # -- answers
 

@@ -18,6 +18,8 @@ from rollmq.wire.codec import HEAD, LENGTH_MIN, encode_header, header_of
 from rollmq.wire.error_codes import ErrorCode
 from rollmq.wire.headers import ErrorHeader
 from rollmq.wire.job_headers import AcceptedHeader, SubmitJobHeader
+from rollmq.wire.many import Parts, ids_of
+from rollmq.wire.many_headers import SubmitJobsHeader
 from rollmq.wire.message import NO_ID, Frame, MsgType
 
 RETRY_FIRST_US: Final = 50_000
@@ -32,7 +34,7 @@ _LASTING: Final = frozenset(
     {ErrorCode.KEY_CONFLICT, ErrorCode.BAD_JOB, ErrorCode.PAYLOAD_TOO_LARGE, ErrorCode.BAD_HEADER}
 )
 """An earlier copy that is still under way will be refused for the same reason."""
-_SUBMIT: Final = int(MsgType.SUBMIT_JOB)
+_SUBMIT, _SUBMIT_JOBS = int(MsgType.SUBMIT_JOB), int(MsgType.SUBMIT_JOBS)
 _ID_SHIFT: Final = 80
 _ID_RANDOM: Final = ~((0xF << 76) | (0b11 << 62))
 _ID_FIXED: Final = (0x7 << 76) | (0b10 << 62)
@@ -69,6 +71,8 @@ class Submits:
         """Refused for a passing reason: sent again at their `due_us`."""
         self._sent: dict[bytes, Call] = {}
         """By id."""
+        self._run: _Run | None = None
+        """Said, and held back until the host writes: others of its kind may go along."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -100,6 +104,7 @@ class Submits:
 
     def lost(self) -> None:
         """What was sent on this connection and not answered may have been accepted."""
+        self._run = None
         for call in self._sent.values():
             call.is_doubtful = True
 
@@ -126,17 +131,29 @@ class Submits:
         self._sent[job_id] = call
         self._put(call)
 
+    def gather(self) -> None:
+        """What was held back is to be written now."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._dialog.out.append(run.frame())
+
     def _put(self, call: Call) -> None:
         header, subject, payload = call.header, call.subject, call.payload
+        if not call.is_doubtful and call.wants_result and len(payload) <= limits.MANY_BYTES_MAX:
+            # The payload is kept here as well: the call may be given up, and lose it, before this is written.
+            run = self._run
+            if run is None or not run.takes(subject, header, len(payload)):
+                self.gather()
+                run = self._run = _Run(subject, header)
+            run.add(call.job_id, payload)
+            return
         if call.is_doubtful or not call.wants_result:
             options = _decode_options(header or b"{}")
             options = msgspec.structs.replace(
                 options, resend=call.is_doubtful, wants_result=call.wants_result
             )
             header = encode_header(options)
-        length = LENGTH_MIN + len(subject) + len(header) + len(payload)
-        head = HEAD.pack(length, _SUBMIT, call.job_id, NO_ID, len(subject), len(header))
-        self._dialog.out.append(head + subject + header + payload)
+        self._dialog.put(_frame(_SUBMIT, call.job_id, subject, header, payload))
 
     # -- answers
 
@@ -148,14 +165,24 @@ class Submits:
         if frame.header:
             call.is_repeat = header_of(frame, AcceptedHeader).repeated
         del self._sent[frame.corr_id]
+        call.job_id = frame.msg_id
+        self._accept(call)
+        return True
+
+    def on_accepted_many(self, frame: Frame) -> None:
+        """Each of them as a new job of its own id."""
+        for job_id in ids_of(frame):
+            call = self._sent.pop(job_id, None)
+            if call is not None:
+                self._accept(call)
+
+    def _accept(self, call: Call) -> None:
         self._bytes -= len(call.payload)
         call.payload = b""
         call.error = None
-        call.job_id = frame.msg_id
         call.state = ACCEPTED
         self._accepted(call)
         call.moved()
-        return True
 
     def on_refusal(self, frame: Frame, header: ErrorHeader) -> bool:
         """Whether it answers one of these."""
@@ -246,6 +273,39 @@ class Submits:
         call.payload = b""
         call.state, call.error = state, error
         call.moved()
+
+
+class _Run(Parts):
+    """First sends of one exec with the same options."""
+
+    __slots__ = ("_header", "_subject")
+
+    def __init__(self, subject: bytes, header: bytes) -> None:
+        super().__init__()
+        self._subject = subject
+        self._header = header
+
+    def takes(self, subject: bytes, header: bytes, byte_count: int) -> bool:
+        """Whether such a one may go along. A key names one job: those go alone."""
+        is_alike = subject == self._subject and header == self._header
+        return is_alike and self.has_room(byte_count) and (not header or _may_be_shared(header))
+
+    def frame(self) -> bytes:
+        """All of it."""
+        if len(self) == 1:
+            return _frame(_SUBMIT, self._ids[0], self._subject, self._header, self._parts[0])
+        options = _decode_options(self._header) if self._header else None
+        header = encode_header(SubmitJobsHeader(tuple(map(len, self._parts)), options))
+        return _frame(_SUBMIT_JOBS, NO_ID, self._subject, header, self.payload())
+
+
+def _may_be_shared(header: bytes) -> bool:
+    return len(header) <= limits.MANY_OPTIONS_BYTES_MAX and b'"key"' not in header
+
+
+def _frame(kind: int, msg_id: bytes, subject: bytes, header: bytes, payload: bytes) -> bytes:
+    length = LENGTH_MIN + len(subject) + len(header) + len(payload)
+    return HEAD.pack(length, kind, msg_id, NO_ID, len(subject), len(header)) + subject + header + payload
 
 
 def _refusal(header: ErrorHeader) -> SubmitRefused:

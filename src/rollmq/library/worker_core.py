@@ -1,6 +1,6 @@
 """The worker's end of the conversation: which jobs it holds, which may begin, which outcomes are confirmed.
 
-    core.opened / feed / lost / tick         # as every Dialog; then write `out`, and only then
+    core.opened / feed / lost / tick         # as every Dialog; then write `take_out`, and only then
     for held in core.take_starts(): ...      # run these handlers: the node was told
     for held in core.take_stops(): ...       # stop these, if they can be stopped
     core.finished(held, outcome)             # a handler ended, stopped ones too; then once for all of them
@@ -18,7 +18,16 @@ from typing import Final
 
 from rollmq import limits
 from rollmq.library.dialog import NEVER_US, Dialog, hello_frame
-from rollmq.library.held_job import ENDED, RUNNING, VOID, WAITING, HeldJob, Outcome, exec_of_subject
+from rollmq.library.held_job import (
+    ENDED,
+    RUNNING,
+    VOID,
+    WAITING,
+    HeldJob,
+    Outcome,
+    exec_of_subject,
+)
+from rollmq.library.together import ack_frames, held_jobs_of
 from rollmq.wire.codec import encode_frame, encode_header, encode_payload, header_of
 from rollmq.wire.headers import (
     ErrorHeader,
@@ -31,7 +40,6 @@ from rollmq.wire.headers import (
 )
 from rollmq.wire.job_headers import (
     AckDoneHeader,
-    AckJobHeader,
     AssignJobHeader,
     CancelHeader,
     CreditHeader,
@@ -217,6 +225,7 @@ class WorkerCore(Dialog):
             release=profile.release,
             token=profile.token,
             watches=watches,
+            many=not watches,
         )
 
     def _list_held(self) -> tuple[Held, ...]:
@@ -284,7 +293,9 @@ class WorkerCore(Dialog):
 
     def on_frame(self, frame: Frame) -> None:
         """What a node says to a worker."""
-        if frame.type == MsgType.ASSIGN_JOB:
+        if frame.type == MsgType.ASSIGN_JOBS:
+            self._on_assigns(frame)
+        elif frame.type == MsgType.ASSIGN_JOB:
             self._on_assign(frame)
         elif frame.type == MsgType.ACK_DONE:
             self._on_ack_done(header_of(frame, AckDoneHeader))
@@ -295,21 +306,27 @@ class WorkerCore(Dialog):
             self.complaints.append(f"{error.code}: {error.text}")
 
     def _on_assign(self, frame: Frame) -> None:
-        header = header_of(frame, AssignJobHeader)
+        exec_name = exec_of_subject(frame.subject, self.profile.worker_id)
+        self._take(HeldJob(frame.msg_id, exec_name, header_of(frame, AssignJobHeader), frame.payload))
+
+    def _on_assigns(self, frame: Frame) -> None:
+        for held in held_jobs_of(frame, self.profile.worker_id):
+            self._take(held)
+
+    def _take(self, held: HeldJob) -> None:
+        header = held.header
         if header.seq <= self._seen_seq or header.fence in self.held or header.fence in self.outcomes:
             return  # repeated, or overtaken: what it began may be over already, so it is none
         self._granted -= header.seq - self._seen_seq
         self._seen_seq = header.seq
-        exec_name = exec_of_subject(frame.subject, self.profile.worker_id)
-        held = HeldJob(frame.msg_id, exec_name, header, frame.payload)
         self.held[header.fence] = held
         if self.is_draining:
             self._hand_back(held, "drained")
-        elif self._takes(exec_name):
+        elif self._takes(held.exec):
             self._waiting.append(held)
         else:
             job = held.job_id.hex()
-            self.complaints.append(f"there is no handler for {exec_name!r}: job {job} goes back")
+            self.complaints.append(f"there is no handler for {held.exec!r}: job {job} goes back")
             self._hand_back(held, "refused")
 
     def _on_ack_done(self, header: AckDoneHeader) -> None:
@@ -390,30 +407,8 @@ class WorkerCore(Dialog):
     def _say_acks(self) -> None:
         room = self._room()
         credit = (self._seen_seq, room) if room != self._granted and not self.is_draining else None
-        last = self._to_ack[-1]
-        for held in self._to_ack:
-            outcome = held.outcome
-            assert outcome is not None
-            self._sent.append(held)
-            header = AckJobHeader(
-                held.header.fence,
-                self._done_seq + len(self._sent),
-                not outcome.what,
-                outcome.what,  # type: ignore[arg-type]
-                outcome.after_us,
-                outcome.reason,
-                outcome.run_us,
-                outcome.error_type,
-                outcome.error_message,
-                outcome.content_type,
-                outcome.key_id,
-                credit if held is last else None,
-            )
-            self.out.append(
-                encode_frame(
-                    MsgType.ACK_JOB, NO_ID, held.job_id, header=encode_header(header), payload=outcome.payload
-                )
-            )
+        self.out += ack_frames(self._to_ack, self._done_seq + len(self._sent) + 1, credit)
+        self._sent += self._to_ack
         self._to_ack = []
         if credit is not None:
             self._granted = room
@@ -424,13 +419,13 @@ class WorkerCore(Dialog):
             header = StartedHeader(
                 tuple(StartedJob(held.job_id.hex(), held.header.fence) for held in jobs),
             )
-            self.out.append(encode_frame(MsgType.STARTED, header=encode_header(header)))
+            self.put(encode_frame(MsgType.STARTED, header=encode_header(header)))
 
     def _say_credit(self) -> None:
         if self.can_say(MsgType.CREDIT):
             self._granted = self._room()
             header = CreditHeader(self._seen_seq, self._granted)
-            self.out.append(encode_frame(MsgType.CREDIT, header=encode_header(header)))
+            self.put(encode_frame(MsgType.CREDIT, header=encode_header(header)))
 
     def _say_result(
         self, held: HeldJob, data: bytes, *, seq: int = 0, extend_us: int = 0, key_id: str = ""
@@ -443,9 +438,7 @@ class WorkerCore(Dialog):
             seq=seq,
             extend_us=extend_us,
         )
-        self.out.append(
-            encode_frame(MsgType.RESULT, NO_ID, held.job_id, header=encode_header(header), payload=data)
-        )
+        self.put(encode_frame(MsgType.RESULT, NO_ID, held.job_id, header=encode_header(header), payload=data))
 
 
 def _is_handed_back(held: HeldJob) -> bool:

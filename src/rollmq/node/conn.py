@@ -10,6 +10,7 @@ from rollmq import limits
 from rollmq.core.effects import Assigned
 from rollmq.core.events import Fence
 from rollmq.errors import ProtocolError
+from rollmq.node.runs import Run
 from rollmq.wire.codec import HEAD, LENGTH_MIN, FrameDecoder
 from rollmq.wire.liveness import Liveness
 from rollmq.wire.message import NO_ID, Frame
@@ -41,7 +42,7 @@ their order."""
 class Conn:
     """The node's end of a connection.
 
-    Invariant: `out` is empty unless the door has it among its `unflushed`.
+    Invariant: `out` is empty and there is no `run` unless the door has it among its `unflushed`.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class Conn:
         "early",
         "hello_index",
         "is_greeted",
+        "is_unflushed",
         "late_seqs",
         "liveness",
         "out",
@@ -63,7 +65,9 @@ class Conn:
         "peer_life",
         "pipe",
         "reads",
+        "run",
         "session",
+        "takes_many",
         "worker_id",
     )
 
@@ -74,6 +78,11 @@ class Conn:
         self.decoder = FrameDecoder(self.session.frame_bytes_max)
         self.liveness = Liveness(now_us)
         self.out: list[bytes] = []
+        self.run: Run | None = None
+        """The end of what is said in this turn, while more of its kind may follow."""
+        self.is_unflushed = False
+        self.takes_many = False
+        """Its hello said so."""
         self.client_id = ""
         self.worker_id = ""
         self.by = ""
@@ -106,11 +115,29 @@ class Conn:
 
     def put(self, data: bytes) -> None:
         """Bytes of one message that moves no state; the caller has asked `may_send`."""
-        if not self.out:
-            self.door.unflushed.append(self)
+        if self.run is not None:
+            self._close_run(self.run)
+        elif not self.is_unflushed:
+            self._begin()
         self.out.append(data)
         if len(data) > limits.FLUSH_AT_BYTES:
             self.door.flush_early(self)
+
+    def open_run(self, run: Run) -> None:
+        """The first of many of its kind is to be said; the caller adds to it, and has asked `may_send`."""
+        if self.run is not None:
+            self._close_run(self.run)
+        elif not self.is_unflushed:
+            self._begin()
+        self.run = run
+
+    def _close_run(self, run: Run) -> None:
+        self.out.append(run.frame())
+        self.run = None
+
+    def _begin(self) -> None:
+        self.is_unflushed = True
+        self.door.unflushed.append(self)
 
     def put_frame(
         self,
@@ -127,10 +154,11 @@ class Conn:
         assert size <= limits.HEADER_BYTES_MAX
         head = HEAD.pack(LENGTH_MIN + size + len(payload), kind, msg_id, corr_id, 0, size)
         data = head + header + payload if size or payload else head
-        out = self.out
-        if not out:
-            self.door.unflushed.append(self)
-        out.append(data)
+        if self.run is not None:
+            self._close_run(self.run)
+        elif not self.is_unflushed:
+            self._begin()
+        self.out.append(data)
         if len(data) > limits.FLUSH_AT_BYTES:
             self.door.flush_early(self)
 
@@ -147,6 +175,9 @@ class Conn:
 
     def flush(self) -> bool:
         """Write out what was said in this turn, at once. False: the other side does not read, give it up."""
+        if self.run is not None:
+            self._close_run(self.run)
         out, self.out = self.out, []
+        self.is_unflushed = False
         self.pipe.write(out[0] if len(out) == 1 else b"".join(out))
         return self.pipe.unsent_bytes() <= limits.UNSENT_BYTES_MAX

@@ -84,16 +84,18 @@ class Door:
         less. For hosts that check many times a second."""
         self.strangers_count = 0
         self.teller = Teller(self)
-        self._submits = from_clients.Submits()
+        submits = from_clients.Submits()
         self._sessions: dict[str, int] = {}
         """How many connections each client has."""
         self._interests: dict[str, Conn | list[Conn]] = {}
         self._take: dict[int, Callable[[Conn, Frame, Leader], None]] = {
             MsgType.HELLO_CLIENT: self._hello_client,
             MsgType.HELLO_WORKER: self._hello_worker,
-            MsgType.SUBMIT_JOB: self._submit,
+            MsgType.SUBMIT_JOB: submits.take,
             MsgType.CANCEL: self._cancel,
+            MsgType.SUBMIT_JOBS: submits.take_many,
             MsgType.ACK_JOB: from_workers.ack,
+            MsgType.ACK_JOBS: from_workers.ack_many,
             MsgType.CREDIT: from_workers.credit,
             MsgType.STARTED: from_workers.started,
             MsgType.RESULT: from_workers.progress,
@@ -147,7 +149,7 @@ class Door:
         if conn.done_seq:
             confirm(conn)
         conn.session.close()
-        if conn.out:
+        if conn.is_unflushed:
             self.unflushed.remove(conn)
             conn.flush()
         conn.pipe.close()
@@ -182,7 +184,7 @@ class Door:
     def _confirm(self, *, is_time: bool) -> None:
         confirming, self.confirming = self.confirming, []
         for conn in confirming:
-            if conn.done_seq and not conn.out and not is_time:
+            if conn.done_seq and not conn.is_unflushed and not is_time:
                 self.confirming.append(conn)
             elif conn.done_seq:  # or it was confirmed when the message was full, and is here twice
                 confirm(conn)
@@ -316,7 +318,7 @@ class Door:
         problem = leader.intake.hello(header.client_id, Wish(header.cap, header.weight))
         if problem is not None:
             raise violation(ErrorCode.BAD_HEADER, problem, frame)
-        conn.client_id = header.client_id
+        conn.client_id, conn.takes_many = header.client_id, header.many
         self._sessions[conn.client_id] = self._sessions.get(conn.client_id, 0) + 1
         known = leader.desk.machine.clients.by_id.get(conn.client_id)
         cap = known.cap if known is not None and (known.by or not header.cap) else header.cap
@@ -338,7 +340,8 @@ class Door:
         if old is not None:
             old.worker_id = ""
             self.drop(old)
-        conn.worker_id, conn.hello_index = header.worker_id, leader.desk.last_index
+        conn.worker_id, conn.takes_many = header.worker_id, header.many
+        conn.hello_index = leader.desk.last_index
         self.workers[conn.worker_id] = conn
 
     def _hello_operator(self, conn: Conn, frame: Frame) -> None:
@@ -396,12 +399,6 @@ class Door:
             self.tell(early)
 
     # -- clients
-
-    def _submit(self, conn: Conn, frame: Frame, leader: Leader) -> None:
-        submit = self._submits.read(frame, conn.client_id, leader.desk.now_us)
-        # Who wants no result is told through an Asker; everybody else saves the object.
-        to = conn if from_clients.wants_result(frame) else Asker(conn, frame.msg_id)
-        leader.intake.submit(submit, to)
 
     def will_tell(self, job_id: str, conn: Conn) -> None:
         """A submit was accepted, and this session is told of the job's end; at once if it has ended."""

@@ -22,8 +22,9 @@ from rollmq.node.telling import (
 from rollmq.wire import job_headers as j
 from rollmq.wire.codec import encode_header, header_of
 from rollmq.wire.error_codes import ErrorCode, violation
+from rollmq.wire.many import parts_of
 from rollmq.wire.message import Frame
-from rollmq.wire.readers import exec_of_submit, read_submit
+from rollmq.wire.readers import exec_of_submit, read_submit, read_submits
 
 SUBJECTS_KNOWN_MAX: Final = 10_000
 """Subjects whose check is remembered: checking costs more than everything else that a plain submit needs."""
@@ -34,19 +35,40 @@ _decode_arguments = msgspec.json.Decoder(ResultArguments).decode
 
 
 class Submits:
-    """Reads submits. Remembers the subjects that it has checked."""
+    """Hands submits to the leader. Remembers the subjects that it has checked."""
 
     def __init__(self) -> None:
         self._exec_by_subject: dict[str, str] = {}
 
-    def read(self, frame: Frame, client_id: str, now_us: int) -> Submit:
-        """A SubmitJob as the core takes it. Raises ProtocolError."""
-        exec_name = self._exec_by_subject.get(frame.subject)
-        if exec_name is None:
-            exec_name = self._check(frame)
+    def take(self, conn: Conn, frame: Frame, leader: Leader) -> None:
+        """A SubmitJob. Raises ProtocolError."""
+        exec_name = self._exec_of(frame)
         if not frame.header:
-            return Submit(frame.msg_id.hex(), client_id, exec_name, frame.payload, is_plain=True)
-        return _with_options(frame, client_id, exec_name, now_us)
+            submit = Submit(frame.msg_id.hex(), conn.client_id, exec_name, frame.payload, is_plain=True)
+            leader.intake.submit(submit, conn)
+            return
+        options = read_submit(frame)
+        submit = _with_options(
+            frame.msg_id, frame.payload, options, conn.client_id, exec_name, leader.desk.now_us
+        )
+        # Who wants no result is told through an Asker; everybody else saves the object.
+        leader.intake.submit(submit, conn if options.wants_result else Asker(conn, frame.msg_id))
+
+    def take_many(self, conn: Conn, frame: Frame, leader: Leader) -> None:
+        """A SubmitJobs. Raises ProtocolError before anything of it is taken."""
+        exec_name, client_id = self._exec_of(frame), conn.client_id
+        header = read_submits(frame)
+        submit, now_us, options = leader.intake.submit, leader.desk.now_us, header.options
+        for job_id, payload in parts_of(frame, header.jobs):
+            if options is None:
+                submit(Submit(job_id.hex(), client_id, exec_name, payload, is_plain=True), conn)
+            else:
+                to = conn if options.wants_result else Asker(conn, job_id)
+                submit(_with_options(job_id, payload, options, client_id, exec_name, now_us), to)
+
+    def _exec_of(self, frame: Frame) -> str:
+        known = self._exec_by_subject.get(frame.subject)
+        return known if known is not None else self._check(frame)
 
     def _check(self, frame: Frame) -> str:
         exec_name = exec_of_submit(frame)
@@ -56,14 +78,15 @@ class Submits:
         return exec_name
 
 
-def _with_options(frame: Frame, client_id: str, exec_name: str, now_us: int) -> Submit:
-    header = read_submit(frame)
+def _with_options(
+    job_id: bytes, payload: bytes, header: j.SubmitJobHeader, client_id: str, exec_name: str, now_us: int
+) -> Submit:
     expires = [header.expires_at_us, header.expires_in_us and now_us + header.expires_in_us]
     return Submit(
-        frame.msg_id.hex(),
+        job_id.hex(),
         client_id,
         exec_name,
-        frame.payload,
+        payload,
         header.content_type,
         header.content_digest,
         header.key_id,
@@ -81,11 +104,6 @@ def _with_options(frame: Frame, client_id: str, exec_name: str, now_us: int) -> 
 
 def _backoff(header: j.SubmitJobHeader) -> Backoff | None:
     return header.backoff.to_log() if header.backoff is not None else None
-
-
-def wants_result(frame: Frame) -> bool:
-    """Whether the session of a SubmitJob, which was read already, is told of the job's end."""
-    return not frame.header or header_of(frame, j.SubmitJobHeader).wants_result
 
 
 def cancel(conn: Conn, frame: Frame, leader: Leader) -> None:

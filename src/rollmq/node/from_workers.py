@@ -12,6 +12,8 @@ from rollmq.node.conn import Conn
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
 from rollmq.wire.codec import encode_header, header_of
+from rollmq.wire.many import parts_of
+from rollmq.wire.many_headers import AckJobsHeader
 from rollmq.wire.message import NO_ID, Frame, MsgType
 from rollmq.wire.readers import read_ack
 
@@ -62,6 +64,21 @@ def ack(conn: Conn, frame: Frame, leader: Leader) -> None:
         leader.attempts.outcome(conn.worker_id, _failure(job_id, header, frame.payload))
     if header.credit is not None:
         leader.liveness.credit(conn.worker_id, *header.credit)
+
+
+def ack_many(conn: Conn, frame: Frame, leader: Leader) -> None:
+    """Attempts whose handlers returned, one after the other."""
+    header = header_of(frame, AckJobsHeader)
+    content_type, key_id, seq = header.content_type, header.key_id, header.seq
+    outcome, worker_id, sent = leader.attempts.outcome, conn.worker_id, conn.acks
+    parts = parts_of(frame, [row[3] for row in header.jobs])
+    for (term, index, run_us, _size), (raw_id, result) in zip(header.jobs, parts, strict=True):
+        job_id, fence = raw_id.hex(), (term, index)
+        sent.append((seq, job_id, fence))
+        seq += 1
+        outcome(worker_id, Outcome(job_id, fence, True, result, content_type, key_id, run_us))
+    if header.credit is not None:
+        leader.liveness.credit(worker_id, *header.credit)
 
 
 def _failure(job_id: str, header: j.AckJobHeader, detail: bytes) -> Outcome:

@@ -23,9 +23,10 @@ from rollmq.core.events import Ack, Cancel, Dlq
 from rollmq.core.job import DEAD, DROPPED, Finished, Job
 from rollmq.core.liveness import DRAINED
 from rollmq.core.operate import Done, Refusal
-from rollmq.limits import ERROR_TEXT_CHARS_MAX, JOBS_PER_MESSAGE_MAX
+from rollmq.limits import ERROR_TEXT_CHARS_MAX, JOBS_PER_MESSAGE_MAX, MANY_BYTES_MAX
 from rollmq.node.asked import Asker, Greeting, Outcome, Pages
 from rollmq.node.conn import Conn
+from rollmq.node.runs import AcceptedRun, AssignRun, ResultRun
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
 from rollmq.wire.codec import encode_frame, encode_header
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 REPEATED = encode_header(j.AcceptedHeader(repeated=True))
 _RESULT, _ACCEPTED, _ASSIGN = int(MsgType.RESULT), int(MsgType.ACCEPTED), int(MsgType.ASSIGN_JOB)
+_ACCEPTED_JOBS, _RESULTS = int(MsgType.ACCEPTED_JOBS), int(MsgType.RESULTS)
 _ACK_DONE, _ERROR, _REPLY, _CANCEL = (
     int(MsgType.ACK_DONE),
     int(MsgType.ERROR),
@@ -85,7 +87,10 @@ class Teller:
         job_id, first_id = effect.job_id, effect.first_id
         sent_id = bytes.fromhex(job_id)
         if first_id == job_id and not effect.is_repeat:
-            conn.put_frame(_ACCEPTED, sent_id, sent_id)
+            if conn.takes_many:
+                _accepted_along(conn, sent_id)
+            else:
+                conn.put_frame(_ACCEPTED, sent_id, sent_id)
         else:
             conn.put_frame(_ACCEPTED, bytes.fromhex(first_id), sent_id, REPEATED)
         if to is conn:
@@ -97,8 +102,13 @@ class Teller:
         conns = self._door.take_interest(event.job_id)
         if conns is None:
             return
-        header, payload = result_of_event(event)
         corr_id = bytes.fromhex(event.job_id)
+        if type(event) is Ack and len(event.result) <= MANY_BYTES_MAX:
+            alone = [conn for conn in conns if not _result_along(conn, corr_id, event)]
+            if not alone:
+                return
+            conns = tuple(alone)
+        header, payload = result_of_event(event)
         for conn in conns:
             conn.put_frame(_RESULT, NO_ID, corr_id, header, payload)
 
@@ -118,6 +128,9 @@ class Teller:
             self._door.give_back(event.worker_id, event.job_id, fence, DRAINED)
             return
         conn.assigned_seq += 1
+        if conn.takes_many and job.headers is None and len(job.payload) <= MANY_BYTES_MAX:
+            _assign_along(conn, effect)
+            return
         header = j.AssignJobHeader(
             attempt=event.attempt,
             fence=fence,
@@ -189,6 +202,47 @@ class Teller:
                 reply(conn, to.msg_id, part, index=effect.index, more=number < last)
         else:
             reply(conn, to.msg_id, value, index=effect.index)
+
+
+def _accepted_along(conn: Conn, job_id: bytes) -> None:
+    """Together with those accepted before it."""
+    run = conn.run
+    if type(run) is not AcceptedRun or not run.has_room():
+        if _ACCEPTED_JOBS not in conn.session.legal_out:
+            return
+        run = AcceptedRun()
+        conn.open_run(run)
+    run.ids.append(job_id)
+
+
+def _result_along(conn: Conn, job_id: bytes, event: Ack) -> bool:
+    """Together with the results before it, if this connection takes them so."""
+    if not conn.takes_many:
+        return False
+    result, shared, run = event.result, (event.content_type, event.key_id), conn.run
+    if type(run) is not ResultRun or run.shared != shared or not run.has_room(len(result)):
+        if _RESULTS not in conn.session.legal_out:
+            return True  # and nothing else may be said either
+        run = ResultRun(shared)
+        conn.open_run(run)
+    run.rows.append((event.tries, event.at_us, event.run_us, len(result)))
+    run.add(job_id, result)
+    return True
+
+
+def _assign_along(conn: Conn, effect: Assigned) -> None:
+    """Together with those of this exec and client before it."""
+    event, job = effect.event, effect.job
+    payload, run = job.payload, conn.run
+    shared = (
+        job.exec, event.worker_id, event.term, job.tries_max, effect.timeout_us,
+        job.client_id, job.content_type, job.key_id,
+    )  # fmt: skip
+    if type(run) is not AssignRun or run.shared != shared or not run.has_room(len(payload)):
+        run = AssignRun(shared, conn.assigned_seq)
+        conn.open_run(run)
+    run.rows.append((event.index, event.attempt, effect.tries, job.enqueued_us, len(payload)))
+    run.add(bytes.fromhex(job.id), payload)
 
 
 def confirm(conn: Conn) -> None:

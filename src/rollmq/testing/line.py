@@ -48,10 +48,9 @@ class Line:
         conn, dialog, pipe, node = self._conn, self.dialog, self._pipe, self._node
         if conn is None:
             return False
-        is_moved = bool(dialog.out or pipe.unread)
-        if dialog.out:
-            said = b"".join(dialog.out)
-            dialog.out.clear()
+        said = dialog.take_out()
+        is_moved = bool(said or pipe.unread)
+        if said:
             node.door.receive(conn, said)
         if pipe.unread:
             heard = b"".join(pipe.unread)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rollmq.wire import headers, job_headers, peer_headers, repair_headers
+from rollmq.wire import headers, job_headers, many_headers, peer_headers, repair_headers
 from rollmq.wire.message import MsgType
 
 
@@ -64,6 +64,11 @@ MESSAGES: Final[Mapping[MsgType, MessageRow]] = {
     MsgType.REPAIR_HAS: MessageRow(repair_headers.RepairHasHeader, subject="cluster.<group>.repair"),
     MsgType.REPAIR_FETCH: MessageRow(repair_headers.RepairFetchHeader, subject="cluster.<group>.repair"),
     MsgType.REPAIR_PIECE: MessageRow(repair_headers.RepairPieceHeader, subject="cluster.<group>.repair"),
+    MsgType.SUBMIT_JOBS: MessageRow(many_headers.SubmitJobsHeader, subject="job.submit.<exec>"),
+    MsgType.ACCEPTED_JOBS: MessageRow(many_headers.AcceptedJobsHeader),
+    MsgType.ASSIGN_JOBS: MessageRow(many_headers.AssignJobsHeader, subject="job.assign.<exec>.<worker>"),
+    MsgType.ACK_JOBS: MessageRow(many_headers.AckJobsHeader),
+    MsgType.RESULTS: MessageRow(many_headers.ResultsHeader),
 }
 
 _TYPES = frozenset(

@@ -58,6 +58,8 @@ class HelloClientHeader(VersionHeader, frozen=True, kw_only=True):
     """Name and version of the library, for people."""
     watches: bool = False
     """Only watch for LeaderIs: any node answers, nothing can be submitted."""
+    many: bool = False
+    """AcceptedJobs and Results are understood, and may come instead of Accepted and Result."""
 
 
 class HelloWorkerHeader(VersionHeader, frozen=True, kw_only=True):
@@ -81,6 +83,8 @@ class HelloWorkerHeader(VersionHeader, frozen=True, kw_only=True):
     """Secret, when the node asks for one."""
     watches: bool = False
     """Only watch for LeaderIs: any node answers, nothing is assigned."""
+    many: bool = False
+    """AssignJobs is understood, and may come instead of AssignJob."""
 
 
 class HelloOperatorHeader(VersionHeader, frozen=True):

@@ -20,7 +20,7 @@ NO_ID: Final = bytes(16)
 
 
 class MsgType(IntEnum):
-    """The `type` byte of a frame. Codes never change their meaning; 37 to 255 are free."""
+    """The `type` byte of a frame. Codes never change their meaning; 42 to 255 are free."""
 
     HELLO_CLIENT = 1
     HELLO_WORKER = 2
@@ -56,6 +56,11 @@ class MsgType(IntEnum):
     REPAIR_HAS = 34
     REPAIR_FETCH = 35
     REPAIR_PIECE = 36
+    SUBMIT_JOBS = 37
+    ACCEPTED_JOBS = 38
+    ASSIGN_JOBS = 39
+    ACK_JOBS = 40
+    RESULTS = 41
 
 
 class Frame(msgspec.Struct, gc=False):

@@ -11,6 +11,7 @@ from rollmq.wire.codec import header_of, payload_of
 from rollmq.wire.error_codes import ErrorCode, violation
 from rollmq.wire.headers import HeldList, HelloWorkerHeader
 from rollmq.wire.job_headers import AckJobHeader, SubmitJobHeader
+from rollmq.wire.many_headers import SubmitJobsHeader
 from rollmq.wire.message import Frame, type_name
 
 SUBMIT_PREFIX = "job.submit."
@@ -52,6 +53,15 @@ def read_submit(frame: Frame) -> SubmitJobHeader:
     if header.key and not header.content_digest:
         # Without it a repeat could not be told from a conflict, and one of the two would be answered wrongly.
         raise _refuse(frame, ErrorCode.BAD_HEADER, "a key needs content_digest, taken before any codec")
+    return header
+
+
+def read_submits(frame: Frame) -> SubmitJobsHeader:
+    """Sizes and options of many submits."""
+    header = header_of(frame, SubmitJobsHeader)
+    if header.options is not None and (header.options.key or header.options.resend):
+        # A key names one job, and only one of them may have been sent before.
+        raise _refuse(frame, ErrorCode.BAD_HEADER, "a job with a key, and one sent before, goes alone")
     return header
 
 
