@@ -22,7 +22,9 @@ import uvloop
 
 from rollmq.wire import headers as h
 from rollmq.wire import job_headers as j
+from rollmq.wire import many_headers as m
 from rollmq.wire.codec import FrameDecoder, encode_frame, encode_header, header_of
+from rollmq.wire.many import ids_of, parts_of
 from rollmq.wire.message import NO_ID, Frame, MsgType
 
 EXEC: Final = "resize"
@@ -30,7 +32,7 @@ PAYLOAD: Final = b"p" * 100
 RESULT: Final = b"r" * 16
 CREDIT: Final = 1024
 FRAME_BYTES_MAX: Final = 1 << 24
-STARTED_MAX: Final = 256
+MANY: Final = 256
 
 
 class Raw(asyncio.Protocol):
@@ -82,18 +84,19 @@ class RawClient(Raw):
         self.jobs, self.outstanding, self.done = jobs, outstanding, done
         self.name = f"c{number}"
         self.exec = "backlog" if is_filling else f"{EXEC}{number}"
-        self.ends_with = MsgType.ACCEPTED if is_filling else MsgType.RESULT
+        self.ends_with = MsgType.ACCEPTED_JOBS if is_filling else MsgType.RESULTS
         self.sent = self.ended = 0
         self.began = 0.0
         self.prefix = b""
 
     def hello(self) -> bytes:
-        header = encode_header(h.HelloClientHeader(version=1, client_id=self.name))
+        header = encode_header(h.HelloClientHeader(version=1, client_id=self.name, many=True))
         return encode_frame(MsgType.HELLO_CLIENT, secrets.token_bytes(16), header=header)
 
     def take(self, frame: Frame) -> None:
         if frame.type == self.ends_with:
-            self.ended += 1
+            is_result = frame.type == MsgType.RESULTS
+            self.ended += len(header_of(frame, m.ResultsHeader).jobs if is_result else ids_of(frame))
             if self.ended == self.jobs:
                 self.done(time.perf_counter() - self.began)
         elif frame.type == MsgType.HELLO_CLIENT:
@@ -101,15 +104,20 @@ class RawClient(Raw):
             self.prefix = log_ms.to_bytes(6, "big") + secrets.token_bytes(4)
             self.began = time.perf_counter()
         else:
-            assert frame.type == MsgType.ACCEPTED, frame
+            assert frame.type == MsgType.ACCEPTED_JOBS, frame
 
     def settle(self) -> None:
-        while self.prefix and self.sent < self.jobs and self.sent - self.ended < self.outstanding:
-            self.sent += 1
-            job_id = self.prefix + self.sent.to_bytes(6, "big")
-            self.out.append(
-                encode_frame(MsgType.SUBMIT_JOB, job_id, subject=f"job.submit.{self.exec}", payload=PAYLOAD)
+        room = min(self.jobs, self.ended + self.outstanding) - self.sent if self.prefix else 0
+        while room > 0:
+            count = min(room, MANY)
+            ids = b"".join(
+                self.prefix + number.to_bytes(6, "big") for number in range(self.sent, self.sent + count)
             )
+            header = encode_header(m.SubmitJobsHeader((len(PAYLOAD),) * count))
+            subject, payload = f"job.submit.{self.exec}", ids + PAYLOAD * count
+            self.out.append(encode_frame(MsgType.SUBMIT_JOBS, NO_ID, NO_ID, subject, header, payload))
+            self.sent += count
+            room -= count
 
 
 class RawWorker(Raw):
@@ -120,7 +128,6 @@ class RawWorker(Raw):
         self.credit = credit
         self.number = number
         self.seen = self.acks = 0
-        self.batch: list[tuple[bytes, j.AssignJobHeader]] = []
 
     def hello(self) -> bytes:
         hello = h.HelloWorkerHeader(
@@ -130,26 +137,25 @@ class RawWorker(Raw):
             patterns=(f"job.assign.{EXEC}{self.number}",),
             hands=self.credit,
             credit=self.credit,
+            many=True,
         )
         return encode_frame(MsgType.HELLO_WORKER, secrets.token_bytes(16), header=encode_header(hello))
 
     def take(self, frame: Frame) -> None:
-        if frame.type == MsgType.ASSIGN_JOB:
-            self.seen += 1
-            self.batch.append((frame.msg_id, header_of(frame, j.AssignJobHeader)))
-
-    def settle(self) -> None:
-        for at in range(0, len(self.batch), STARTED_MAX):
-            part = self.batch[at : at + STARTED_MAX]
-            jobs = tuple(j.StartedJob(job_id.hex(), header.fence) for job_id, header in part)
-            self.out.append(encode_frame(MsgType.STARTED, header=encode_header(j.StartedHeader(jobs))))
-            for job_id, header in part:
-                self.acks += 1
-                ack = j.AckJobHeader(header.fence, self.acks, run_us=5, credit=(self.seen, self.credit))
-                self.out.append(
-                    encode_frame(MsgType.ACK_JOB, NO_ID, job_id, header=encode_header(ack), payload=RESULT)
-                )
-        self.batch.clear()
+        if frame.type != MsgType.ASSIGN_JOBS:
+            return
+        header = header_of(frame, m.AssignJobsHeader)
+        count = len(header.jobs)
+        self.seen += count
+        ids = [job_id for job_id, _ in parts_of(frame, [row[4] for row in header.jobs])]
+        fences = [(header.term, row[0]) for row in header.jobs]
+        jobs = tuple(j.StartedJob(job_id.hex(), fence) for job_id, fence in zip(ids, fences, strict=True))
+        self.out.append(encode_frame(MsgType.STARTED, header=encode_header(j.StartedHeader(jobs))))
+        rows = tuple((*fence, 5, len(RESULT)) for fence in fences)
+        acks = m.AckJobsHeader(rows, self.acks + 1, credit=(self.seen, self.credit))
+        self.acks += count
+        payload = b"".join(ids) + RESULT * count
+        self.out.append(encode_frame(MsgType.ACK_JOBS, header=encode_header(acks), payload=payload))
 
 
 async def client(

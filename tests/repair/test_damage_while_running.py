@@ -5,11 +5,11 @@ import pytest
 from rollmq.errors import StateDamaged, WalCorrupt
 from rollmq.limits import SNAPSHOT_CHUNK_BYTES_MAX
 from rollmq.store import layout
-from rollmq.store.fold import fold_base
+from rollmq.store.fold import fold_base, fold_snapshot
 from rollmq.store.snapshot import check_state
 from rollmq.store.store import Store
 from rollmq.store.verify import verify_directory
-from tests.repair.clinic import IDS, Clinic, usual_disks, usual_log
+from tests.repair.clinic import IDS, Clinic, usual_disks, usual_log, write_log
 from tests.sim.sim_disk import SimDisk
 from tests.store.making import SMALL
 
@@ -73,6 +73,32 @@ def test_a_base_that_is_lost_is_replaced_and_the_history_begins_behind_the_state
     assert not clinic.ill
     (base,) = layout.bases(disks[0])
     assert check_state(disks[0], base).last_index == 8
+    assert verify_directory(disks[0]).is_clean
+
+
+def test_a_base_that_is_lost_is_replaced_when_the_state_holds_the_whole_log() -> None:
+    """Then no segment is left, and the mark must not go on naming one."""
+    disks = [SimDisk() for _ in IDS]
+    for disk, node_id in zip(disks, IDS, strict=True):
+        write_log(disk, node_id, usual_log(), until_index=8)
+        store = opened(disk)
+        store.seal(8)
+        result = fold_snapshot(disk)
+        assert result is not None
+        store.adopt_snapshot(result)
+        store.close()
+    store = opened(disks[0])
+    fold_base(disks[0], until_index=4)
+    store.drop_history(4)
+    store.ask_checkup()
+    store.close()
+    disks[0].kill()
+    disks[0].rot(layout.base_name(4), 300)
+    clinic = Clinic(disks)
+    clinic.run()
+    assert not clinic.ill
+    assert "while the node ran" in str(clinic.refused[ME]), "once it is repaired it starts, the first time"
+    assert clinic.store(ME).next_index == 9
     assert verify_directory(disks[0]).is_clean
 
 

@@ -157,7 +157,8 @@ class Surgeon:
             make_durable(file, 0, newest.scan.good_bytes)
             file.close()
         self._mend_states(surveyed)
-        self._set_mark(_mark_of(surveyed))
+        is_left = newest is not None and self._disk.exists(newest.name)
+        self._set_mark(_mark_of(surveyed) if is_left else Mark(0, 0, survey.last_index))
         for name in (layout.REPAIRING_FILE, layout.CHECKUP_FILE):
             if self._disk.exists(name):
                 self._disk.unlink(name)
@@ -165,7 +166,8 @@ class Surgeon:
 
     def _mend_states(self, surveyed: Surveyed) -> None:
         """An older snapshot that is damaged is set aside: the next fold makes up for it. A base is read when
-        the next one is folded, and by audits: where none is left the history begins anew behind the state."""
+        the next one is folded, and by audits: where none is left the history begins anew behind the state,
+        which may be the log's end."""
         for snapshot in layout.snapshots(self._disk):
             if not self._is_sound(snapshot):
                 set_aside(self._disk, snapshot)
