@@ -20,10 +20,10 @@ def play(*, many: bool) -> tuple[Host, Peer, Peer]:
     seller, runner = client(host, many=many), worker(host, credit=COUNT, many=many)
     submits = [submit(number, host, b"p" * number) for number in range(COUNT - 4)]
     submits += [
-        submit(COUNT - 4, host, b"p" * (limits.MANY_BYTES_MAX + 1)),
+        submit(COUNT - 4, host, tries_max=2),
+        submit(COUNT - 3, host, b"p" * (limits.MANY_BYTES_MAX + 1)),
         submit(3, host, b"ppp"),
-        submit(COUNT - 3, host, headers={"trace": "1"}),
-        submit(COUNT - 2, host, tries_max=2),
+        submit(COUNT - 2, host, headers={"trace": "1"}),
     ]
     seller.say(b"".join(submits))
     assigns = assigns_of(runner)

@@ -9,6 +9,7 @@ from tests.plant.agreement_bugs import AGREEMENT
 from tests.plant.bug import CORE, NODE, STORE, Bug, scenario
 from tests.plant.consensus_bugs import CONSENSUS
 from tests.plant.group_bugs import GROUP
+from tests.plant.many_bugs import MANY
 from tests.plant.queue_bugs import MARKERS, QUEUE
 from tests.plant.repair_bugs import REPAIR
 
@@ -284,4 +285,5 @@ BUGS: Final[tuple[Bug, ...]] = (
     *AGREEMENT,
     *SHIPPING,
     *REPAIR,
+    *MANY,
 )

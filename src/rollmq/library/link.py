@@ -82,6 +82,11 @@ class Link:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
+    def flush(self) -> None:
+        """The same at once: for a callback of the loop that is through with the dialog."""
+        if not self.is_stopped:
+            self._main.turn()
+
     async def close(self, timeout_s: float = CLOSE_S) -> None:
         """Say goodbye, wait for the answer to what was said before it, stop, and let the sockets close.
         A node that does not answer is not waited for longer than this."""

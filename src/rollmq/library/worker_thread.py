@@ -130,7 +130,7 @@ class WorkerThread:
             else:
                 item()  # type: ignore[operator]
         core.settle()
-        self._link.flush_soon()
+        self._link.flush()
         self._leave_when_done()
 
     def _after_turn(self) -> None:
