@@ -191,7 +191,9 @@ class GroupWeather:
     def _flip(self) -> None:
         nodes = self.group.nodes
         whole = [node for node in nodes if node.is_up and not node.is_paused and not node.is_rebuilding]
-        if whole and not any(node.odd for node in nodes):
+        voters = [member for member in self.group.oracle.members if member.voter]
+        # Of two nobody can say which is the odd one, and neither goes on without the other.
+        if whole and len(voters) > 2 and not any(node.odd for node in nodes):
             node = self.world.random.choice(whole)
             node.flip(self.world.random.choice(("state", "segment")) if node.leader is None else "segment")
 
