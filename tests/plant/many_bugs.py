@@ -13,11 +13,9 @@ MANY: Final = (
     Bug(
         "a message overtakes the jobs that were gathered before it",
         NODE + "conn.py",
-        "        if self.run is not None:\n            self._close_run(self.run)\n        elif not self.is_unflushed:\n"
-        "            self._begin()\n        self.out.append(data)\n        if len(data) > limits.FLUSH_AT_BYTES:\n"
+        "        self.out.append(data)\n        if len(data) > limits.FLUSH_AT_BYTES:\n"
         "            self.door.flush_early(self)\n\n    def open_run",
-        "        if not self.is_unflushed:\n"
-        "            self._begin()\n        self.out.append(data)\n        if len(data) > limits.FLUSH_AT_BYTES:\n"
+        "        self.out[:0] = [data]\n        if len(data) > limits.FLUSH_AT_BYTES:\n"
         "            self.door.flush_early(self)\n\n    def open_run",
         (SAME,),
     ),
@@ -94,15 +92,15 @@ MANY: Final = (
     Bug(
         "what was held back for a lost connection is said twice on the next",
         "src/rollmq/library/submits.py",
-        "        self._run = None\n        for call in self._sent.values():\n            call.is_doubtful = True",
-        "        for call in self._sent.values():\n            call.is_doubtful = True",
+        "        self._run = None\n        for call",
+        "        for call",
         (f"{LIBRARY}test_what_was_held_back_for_a_connection_that_is_gone_is_sent_once_on_the_next",),
     ),
     Bug(
         "the credit is said with an ack that is not the last",
         "src/rollmq/library/together.py",
-        "                if run is not None:\n                    frames.append(run.frame(None))\n                run = _Run(",
-        "                if run is not None:\n                    frames.append(run.frame(credit))\n                run = _Run(",
+        "run.frame(None))\n                run = _Run(",
+        "run.frame(credit))\n                run = _Run(",
         (f"{LIBRARY}test_outcomes_are_said_in_their_order_and_the_last_frame_says_the_credit",),
     ),
 )
