@@ -170,7 +170,7 @@ class Client:
         except ValueError:
             raw = b""
         if len(raw) != ID_BYTES:
-            raise JobUnknown(job_id=job_id)
+            raise JobUnknown(job_id=job_id, why="this is no job id, those have 32 hex digits")
         return known_job(self.session, raw)
 
     async def result(self, job_id: str, timeout: float | None = None) -> Outcome:

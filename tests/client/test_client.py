@@ -197,6 +197,15 @@ def test_a_payload_that_is_no_bytes_is_an_error_of_the_caller(node: RunningNode)
     run(story())
 
 
+def test_an_option_that_is_none_is_named_with_those_that_there_are(node: RunningNode) -> None:
+    async def story() -> None:
+        async with Client(node.server) as client:
+            with pytest.raises(TypeError, match="no option 'prio'; it has key, headers, priority, "):
+                await client.submit("echo", prio=9)  # type: ignore[call-arg]
+
+    run(story())
+
+
 def test_a_client_that_is_not_open_sends_nothing(node: RunningNode) -> None:
     async def story() -> None:
         client = Client(node.server)
@@ -225,10 +234,12 @@ def test_who_waits_when_the_client_closes_is_told(node: RunningNode) -> None:
 
 def test_a_submit_that_finds_no_server_is_refused_when_patience_ends() -> None:
     async def story() -> None:
-        async with Client(f"127.0.0.1:{free_port_taken_by_nobody()}", patience=0.2) as client:
+        server = f"127.0.0.1:{free_port_taken_by_nobody()}"
+        async with Client(server, patience=0.2) as client:
             with pytest.raises(SubmitRefused, match="never sent") as refusal:
                 await client.submit("echo")
             assert refusal.value.retryable
+            assert f"({server}: connection refused)" in str(refusal.value)
 
     run(story())
 
@@ -269,11 +280,13 @@ def test_a_wrong_token_is_told_to_everybody_who_waits(tmp_path: Path) -> None:
         run(story(guarded.server))
 
 
-@pytest.mark.parametrize("job_id", ["", "nonsense", "0" * 32])
-def test_a_job_that_nobody_knows_is_unknown(node: RunningNode, job_id: str) -> None:
+@pytest.mark.parametrize(
+    ("job_id", "why"), [("", "no job id"), ("nonsense", "no job id"), ("0" * 32, "never accepted")]
+)
+def test_a_job_that_nobody_knows_is_unknown(node: RunningNode, job_id: str, why: str) -> None:
     async def story() -> None:
         async with Client(node.server) as client:
-            with pytest.raises(JobUnknown):
+            with pytest.raises(JobUnknown, match=why):
                 await client.result(job_id)
 
     run(story())

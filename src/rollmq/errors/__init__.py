@@ -350,7 +350,7 @@ class SubmitRefused(RollmqError):
         self.retryable = retryable
         self.after_s = after_s
         """Retryable: the node asks not to come before so many seconds; 0 = by your own backoff."""
-        cure = "It may be submitted again later" if retryable else "Submitting it again changes nothing"
+        cure = "It may be submitted again later" if retryable else "Submitted again it would be refused again"
         super().__init__(f"refused ({code}): {text}. Nothing was queued. {cure}.")
 
 
@@ -402,9 +402,9 @@ class ResultExpired(RollmqError):
 class JobUnknown(RollmqError):
     """No such job is remembered: it never was, or it ended too long ago. Asking changed nothing."""
 
-    def __init__(self, *, job_id: str) -> None:
+    def __init__(self, *, job_id: str, why: str = "it was never accepted, or ended too long ago") -> None:
         self.job_id = job_id
-        super().__init__(f"job {job_id} is not known: it was never accepted, or ended too long ago.")
+        super().__init__(f"job {job_id} is not known: {why}.")
 
 
 class RequestRefused(RollmqError):

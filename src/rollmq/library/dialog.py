@@ -67,7 +67,7 @@ class Dialog:
         self.fatal: RollmqError | None = None
         """Set once, for good: no node of this group will ever take us."""
         self.trouble = ""
-        """Why the last connection ended, in words; for people."""
+        """Why the last connection ended, or why there is none, in words; for people."""
         self.leaderless = ""
         """Why nobody leads, as the last node said that knew of no leader; empty once one was found."""
         self.answer: HelloAnswerHeader | None = None

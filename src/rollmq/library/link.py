@@ -146,6 +146,7 @@ class Link:
             # A hint is followed once: when no connection can be made there, that server gave none.
             address, hint, self.dialog.redirect = self._main.address, self.dialog.redirect, None
             self._go(self.route.redirected(address, hint) if hint else self.route.failed(address, why))
+            self.dialog.trouble = self.route.told()
 
     # -- the connection that watches
 

@@ -1,6 +1,7 @@
 """From what a caller hands in to the calls that a core sends. It sends nothing and may run in any thread."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rollmq.errors import RollmqError
@@ -90,7 +91,12 @@ class Maker:
 
 def options_of(given: Mapping[str, Any] | SubmitOptions) -> Options:
     """Options by their names. Raises TypeError for a name that is none."""
-    return Options(**given) if given else DEFAULTS
+    try:
+        return Options(**given) if given else DEFAULTS
+    except TypeError:
+        names = tuple(each.name for each in fields(Options))
+        wrong = next(name for name in given if name not in names)
+        raise TypeError(f"a submit has no option {wrong!r}; it has {', '.join(names)}") from None
 
 
 def placed(call: Call) -> RollmqError:

@@ -57,6 +57,10 @@ class Route:
         self._next = (at + 1) % len(self.servers)
         return Step(self.servers[self._next], self._pause_us())
 
+    def told(self) -> str:
+        """What went wrong where, for people."""
+        return "; ".join(f"{server}: {problem}" for server, problem in self.problems.items())
+
     def redirected(self, address: Address, hint: str | None) -> Step:
         """The node does not lead; perhaps it says who does."""
         self.problems[name_of(address)] = f"does not lead, names {hint or 'nobody'}"

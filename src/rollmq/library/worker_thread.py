@@ -231,8 +231,7 @@ class WorkerThread:
 
     def _tell_problems(self) -> None:
         """Why there is no connection, each time that it is for another reason."""
-        found = self._link.route.problems.items()
-        problems = "; ".join(f"{server}: {problem}" for server, problem in found)
+        problems = self._link.route.told()
         if problems and problems != self._told_problems:
             self._told_problems = problems
             _log.warning("event=worker_not_connected problems=%s", problems)
