@@ -288,9 +288,10 @@ class BadServerList(RollmqError, ValueError):
     """The list of servers cannot be read. Nothing was sent."""
 
     def __init__(self, *, text: str, reason: str) -> None:
+        self.text = text
         super().__init__(
-            f"{text!r} is no list of servers: {reason}. Nothing was sent. "
-            f"Write host:port, several with commas between them, e.g. 127.0.0.1:5000,127.0.0.1:5001."
+            f"{reason}. Nothing was sent. Servers are named in code, as in Client('127.0.0.1:5000'), or by "
+            f"ROLLMQ_SERVER."
         )
 
 
