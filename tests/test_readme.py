@@ -52,3 +52,11 @@ def test_the_demos_table_is_the_one_that_the_readme_shows() -> None:
         shown = re.search(rf"^{name} +[\d,]+(?: ms)? +(.*?) *$", PAGE, re.MULTILINE)
         assert shown is not None, name
         assert shown[1].partition(":")[0] == meaning.partition(":")[0]
+
+
+def test_the_figures_beside_other_queues_are_those_of_the_page_about_performance() -> None:
+    lines = (ROOT / "docs" / "performance.md").read_text().splitlines()
+    shown = re.findall(r"^\| (.+?) \| ([\d,]+ /s) \|$", PAGE, re.MULTILINE)
+    assert len(shown) == 7
+    for name, rate in shown:
+        assert any(line.startswith(f"| {name} |") and f"| {rate} |" in line for line in lines), name
