@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from rollmq.cli.main import main
 from rollmq.pipeline import java, session
+from tests.cli.running import free_port
 from tests.docs_examples import EXAMPLES, GROUP, JOB
 from tests.pipeline.archives import lines_of, story, write_segments
 from tests.pipeline.test_audit import change, story_of
@@ -96,6 +97,19 @@ def test_the_commands_tell_one_story(rollmq: Rollmq, tmp_path: Path) -> None:
     audit = rollmq("audit", "--source", str(tmp_path / "archive"))
     assert audit.exit_code == 0, audit.output
     assert "proved  P1 every one of 3 accepted jobs" in audit.stdout
+
+
+def test_who_names_files_does_not_mean_the_nodes_of_the_environment(
+    rollmq: Rollmq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLMQ_SERVER", f"127.0.0.1:{free_port()}")
+    story(tmp_path / "archive")
+    files = rollmq("ingest", "--source", str(tmp_path / "archive"))
+    assert files.exit_code == 0, files.output
+    for words in (("ingest",), ("ingest", "--source", str(tmp_path / "archive"), "--confirm", "nightly")):
+        nodes = rollmq(*words)
+        assert nodes.exit_code == 1
+        assert "connection refused" in nodes.output
 
 
 def test_what_is_rejected_missing_or_violated_is_told_and_is_an_exit_code(

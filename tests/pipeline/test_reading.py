@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rollmq.core.line import encode_line, seal
-from rollmq.pipeline.errors import SourceUnreadable
+from rollmq.pipeline.errors import BadOption, SourceUnreadable
 from rollmq.pipeline.lines import LineParser
 from rollmq.pipeline.places import find_segments
 from rollmq.pipeline.planning import plan_parts
@@ -110,6 +110,13 @@ def test_an_archive_at_a_url_is_read_like_a_directory(tmp_path: Path) -> None:
     (part,) = plan_parts(find_segments(["memory://archive"]))
     rows = [row for batch in read_part(part, parser) for row in batch.to_pylist()]
     assert [row["index"] for row in rows] == list(range(1, 29))
+
+
+def test_a_group_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    story(tmp_path)
+    assert find_segments([str(tmp_path)], group=GROUP).segments
+    with pytest.raises(BadOption, match=f"expected one that is there: {GROUP}"):
+        find_segments([str(tmp_path)], group="0" * 32)
 
 
 def test_a_place_that_holds_no_history_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from rollmq.core.line import decode_line
 from rollmq.library.operator import OperatorConnection
 from rollmq.pipeline.auditing import run_audit
+from rollmq.pipeline.errors import BadOption
 from rollmq.pipeline.lines import LineParser
 from rollmq.pipeline.live import find_end, live_pieces, read_live
 from rollmq.pipeline.runs import History, Sources
@@ -103,6 +104,9 @@ def test_followers_are_read_the_leader_is_spared_and_a_dead_node_is_passed_over(
     followers = real.group.others(leader)
     end = find_end(",".join(node.address for node in [leader, *followers]))
     assert end.servers[-1] == leader.address
+    assert find_end(leader.address, group=end.group).group == end.group
+    with pytest.raises(BadOption, match=f"expected that of {leader.address}: {end.group}"):
+        find_end(leader.address, group="0" * 32)
     asked: list[str] = []
     read_log = OperatorConnection.read_log
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -86,6 +87,7 @@ def with_sources(command: Callable[..., R]) -> Callable[..., R]:
             envvar=SERVER_ENV,
             callback=lambda _ctx, _option, value: as_servers(value) if value else "",
             help="Live nodes of one group: for what no file holds yet.",
+            show_envvar=True,
         ),
     ):
         command = option(command)
@@ -163,6 +165,8 @@ def _update(
     as_json: bool,
     **where: Any,
 ) -> None:
+    if places and not confirm and ctx.get_parameter_source("server") is ParameterSource.ENVIRONMENT:
+        server = ""  # who names files means these: the environment's nodes may be of another group
     if not builds and not (places or server):
         raise click.UsageError("where does the history come from? Give --source or --server.")
     if confirm and not server:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rollmq.errors import OperatorError, QueryRefused
 from rollmq.library.operator import OperatorConnection
 from rollmq.limits import READ_LOG_BYTES_MAX
-from rollmq.pipeline.errors import SourceUnreadable
+from rollmq.pipeline.errors import BadOption, SourceUnreadable
 from rollmq.pipeline.lines import LineParser
 
 TASK_ENTRIES: Final = 100_000
@@ -37,8 +37,9 @@ class LivePiece:
     servers: tuple[str, ...]
 
 
-def find_end(servers: str, *, token: str = "") -> LiveEnd:
-    """Where the committed log of these nodes' group ends. Raises SourceUnreadable when none answers."""
+def find_end(servers: str, *, token: str = "", group: str = "") -> LiveEnd:
+    """Where the committed log of these nodes' group ends. Raises SourceUnreadable when none answers, and
+    BadOption when it is another group's than `group`."""
     found: list[tuple[bool, str, str, int]] = []
     reasons: list[str] = []
     for server in (each.strip() for each in servers.split(",") if each.strip()):
@@ -53,6 +54,8 @@ def find_end(servers: str, *, token: str = "") -> LiveEnd:
         raise SourceUnreadable(place=servers, reason="; ".join(reasons) or "no server is named")
     if len(groups) > 1:
         raise SourceUnreadable(place=servers, reason=f"these nodes are of {len(groups)} groups; name one's")
+    if group and group not in groups:
+        raise BadOption(name="group", value=group, expected=f"that of {servers}: {groups.pop()}")
     ordered = tuple(server for _leads, server, _group, _commit in sorted(found, key=lambda each: each[0]))
     return LiveEnd(groups.pop(), max(commit for *_rest, commit in found), ordered)
 

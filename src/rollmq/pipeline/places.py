@@ -18,7 +18,7 @@ from typing import IO, Any, Final, cast
 from rollmq.core.events import FORMAT_VERSION
 from rollmq.core.line import LineDamaged, decode_part
 from rollmq.core.segment_digest import SegmentHeader
-from rollmq.pipeline.errors import SourceUnreadable
+from rollmq.pipeline.errors import BadOption, SourceUnreadable
 
 HISTORY: Final = "history"
 GAPS_FILE: Final = "gaps.json"
@@ -117,6 +117,9 @@ def find_segments(places: Sequence[str], *, group: str = "") -> Found:
         segments += looked.segments
         gaps += looked.gaps
         bases += looked.bases
+    groups = {each.group for each in segments}
+    if group and groups and group not in groups:
+        raise BadOption(name="group", value=group, expected=f"one that is there: {', '.join(sorted(groups))}")
     wanted = (lambda each: each.group == group) if group else (lambda _each: True)
     return Found(
         tuple(sorted(filter(wanted, segments))),

@@ -149,7 +149,7 @@ class History:
             report.holes = [part for part in parts if isinstance(part, Missing) and part not in kept]
             ends = last_indexes(kept)
         if sources.server:
-            live = find_end(sources.server, token=sources.token)
+            live = find_end(sources.server, token=sources.token, group=sources.group)
             ends[live.group] = max(ends.get(live.group, 0), live.last)
         ranges = {
             group: (starts.get(group, 1), last)

@@ -194,7 +194,7 @@ class _Reading:
             ]
         tasks = [Task(each) for each in pack(parts)]
         if options.server:
-            live = find_end(options.server, token=options.token)
+            live = find_end(options.server, token=options.token, group=options.group)
             first = max(last_indexes(parts).get(live.group, 0) + 1, starts.get(live.group, start))
             pieces = live_pieces(live, first, min(end, ends.get(live.group, end)))
             tasks += [Task((piece,)) for piece in pieces]
@@ -317,7 +317,7 @@ class RollmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             ends = last_indexes(until_hole(parts))
         if options.server:
-            live: LiveEnd = find_end(options.server, token=options.token)
+            live: LiveEnd = find_end(options.server, token=options.token, group=options.group)
             ends[live.group] = max(ends.get(live.group, 0), live.last)
         return {group: min(last, options.end) + 1 for group, last in ends.items()}
 
