@@ -72,6 +72,18 @@ def test_status_of_several_servers_says_who_does_not_answer(node: RunningNode) -
         assert "connection refused" in told["nodes"][dead]["error"]
 
 
+def test_where_there_is_nothing_it_is_said_in_words(tmp_path: Path) -> None:
+    with running_node(tmp_path / "state") as empty:
+        assert run("jobs", server=empty.server).stderr == "no open jobs\n"
+        assert run("jobs", "--exec", "a", server=empty.server).stderr == "no such open jobs\n"
+        assert run("jobs", "--state", "dead", server=empty.server).stderr == "no such jobs\n"
+        assert run("dlq", "list", server=empty.server).stderr == "no dead letters\n"
+        shown = run("top", "--frames", 1, server=empty.server).stdout
+        assert "no exec is known" in shown
+        assert "no worker is connected" in shown
+        assert "────" not in shown, "and no table of nothing"
+
+
 def test_jobs_are_listed_and_filtered(node: RunningNode) -> None:
     with BareClient(node.port, "lister") as client:
         first, *_ = client.submit("list.a", 3, b"x" * 10, priority=4)

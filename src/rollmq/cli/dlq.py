@@ -74,7 +74,7 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Dead letters, those that died first on top."""
+    """Dead letters, those that died first on top. `rollmq explain JOB` shows all errors of one."""
     filters = {"exec": exec_name, "client_id": client_id, "error": error, "reason": reason}
     show(Pages(node, "dlq_list", filters, limit), as_json=as_json, what="dead letters")
 

@@ -54,7 +54,8 @@ def jobs(
 ) -> None:
     """Jobs that are open (or dead), oldest first."""
     filters = {"exec": exec_name, "client_id": client_id, "state": state}
-    show(Pages(node, "jobs", filters, limit), as_json=as_json, what="jobs")
+    what = "jobs" if state else "open jobs"
+    show(Pages(node, "jobs", filters, limit), as_json=as_json, what=what)
 
 
 @click.command(
@@ -106,6 +107,7 @@ class Pages:
         self._name = name
         self._arguments = {key: value for key, value in filters.items() if value}
         self._limit = limit
+        self.is_filtered = bool(self._arguments)
         self.at_us = 0
         self.may_miss = False
         self.is_cut = False
@@ -139,7 +141,7 @@ def show(pages: Pages, *, as_json: bool, what: str) -> None:
         if rows:
             looks.console().print(_table(rows, pages.at_us))
         else:
-            looks.note(f"no such {what}")
+            looks.note(f"no such {what}" if pages.is_filtered else f"no {what}")
         if pages.is_cut:
             looks.note(f"… and more than these {len(rows):,}: --limit 0 shows all")
     if pages.may_miss:

@@ -152,17 +152,17 @@ def picture(now: Sample, before: Sample | None) -> RenderableType:
     status = now.status
     parts: list[RenderableType] = [_head(now), _jobs_line(status), _rates_line(rates(now, before)), Text()]
     busiest = sorted(now.execs.execs, key=lambda row: -(row.queued + row.inflight))[:ROWS_SHOWN]
+    execs = ("exec", ">queued", ">delayed", ">in flight", ">workers", ">credit", "")
     parts.append(
-        looks.table(
-            "exec", ">queued", ">delayed", ">in flight", ">workers", ">credit", "", rows=map(_exec, busiest)
-        )
+        looks.table(*execs, rows=map(_exec, busiest)) if busiest else Text("no exec is known", "dim")
     )
     parts.append(Text())
     fullest = sorted(now.workers.workers, key=lambda row: -row.held)[:ROWS_SHOWN]
+    workers = ("worker", "state", ">held", ">hands", ">credit", ">silent", "…host")
     parts.append(
-        looks.table(
-            "worker", "state", ">held", ">hands", ">credit", ">silent", "…host", rows=map(_worker, fullest)
-        )
+        looks.table(*workers, rows=map(_worker, fullest))
+        if fullest
+        else Text("no worker is connected", "dim")
     )
     parts += [
         Text.assemble(("warning ", "yellow"), one_line(text, chars_max=looks.WHOLE_CHARS_MAX))
