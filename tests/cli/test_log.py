@@ -296,7 +296,7 @@ def test_a_wrong_call_is_a_usage_error() -> None:
         (FailRequeue(1, 1, 1, **ENDING, counted=False), "snoozed"),
         (TimeoutRequeue(1, 1, 1, **ENDING), "over its time"),
         (WorkerDownRequeue(1, 1, 1, **ENDING, reason="drained"), "worker drained"),
-        (Dlq(1, 1, 1, job_id=JOB, reason="expired"), "while queued: dead letter, expired"),
+        (Dlq(1, 1, 1, job_id=JOB, reason="expired"), "while queued: dead letter (expired)"),
         (Redrive(1, 1, 1, job_ids=["a", "b", "c", "d"], by="ops"), "a, b, c and 1 more by ops"),
         (Drop(1, 1, 1, job_ids=["a"]), "a"),
         (Client(1, 1, 1, client_id="c1", cap=5), "c1 cap 5 weight 1"),

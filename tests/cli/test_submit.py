@@ -90,6 +90,17 @@ def test_a_job_that_ends_badly_and_one_that_does_not_end_have_codes_of_their_own
     assert "no connected worker has a pattern" in late.stderr
 
 
+def test_of_a_payload_that_is_too_large_no_size_is_told_that_was_not_read(
+    server: str, tmp_path: Path
+) -> None:
+    (tmp_path / "big").write_bytes(b"one\n" + bytes(9_000_000))
+    for words in ((), ("--lines",)):
+        result = run("submit", "later", "--file", tmp_path / "big", *words, server=server)
+        assert result.exit_code == ExitCode.FAILED
+        said = "refused (payload_too_large): the payload has more than 8,388,608 bytes, "
+        assert ("line 2: " * bool(words)) + said in result.stderr
+
+
 def test_explain_shows_why_a_job_died_whole_and_try_by_try(server: str) -> None:
     told = run("submit", "fail", "x", "--tries", 2, "--backoff", 0.01, "--wait", "--json", server=server)
     job_id = json.loads(told.output)["job_id"]

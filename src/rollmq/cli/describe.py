@@ -126,7 +126,8 @@ def _ending(event: Ending | MaybeEnding) -> str:
         case WorkerDownRequeue():
             return f"worker {event.reason}, back to the queue"
         case Dlq():
-            return f"dead letter, {event.reason}: {event.error_type} {event.error_message}"
+            error = f"{event.error_type} {event.error_message}".strip()
+            return f"dead letter ({event.reason}){f': {error}' if error else ''}"
         case Cancel():
             return f"cancelled{_by(event.by, event.why)}"
         case _:

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollmq.client import Client
+from rollmq.errors import SubmitRefused
 from rollmq.library.call import Outcome
+from rollmq.limits import PAYLOAD_BYTES_MAX
+from rollmq.wire.error_codes import ErrorCode
 
 
 @dataclass(slots=True)
@@ -28,6 +31,12 @@ class Errand:
     def client(self) -> Client:
         """One session for it."""
         return Client(self.servers, client_id=self.client_id, patience=self.timeout_s)
+
+
+def too_large() -> SubmitRefused:
+    """Of a payload that was not read to its end, so nobody knows its size."""
+    text = f"the payload has more than {PAYLOAD_BYTES_MAX:,} bytes, which is the most that is allowed"
+    return SubmitRefused(code=ErrorCode.PAYLOAD_TOO_LARGE, text=text, retryable=False)
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from rollmq.cli.connecting import (
     connect,
 )
 from rollmq.cli.describe import one_line
-from rollmq.cli.errand import Errand, outcome_json
+from rollmq.cli.errand import Errand, outcome_json, too_large
 from rollmq.cli.exit_codes import ExitCode
 from rollmq.cli.submit_lines import submit_lines
 from rollmq.client import CLIENT_ID
@@ -233,7 +233,10 @@ def _read(path: Path | None) -> bytes:
 
 def _bounded(file: BinaryIO) -> bytes:
     """One byte more than is allowed is enough to be refused."""
-    return file.read(limits.PAYLOAD_BYTES_MAX + 1)
+    payload = file.read(limits.PAYLOAD_BYTES_MAX + 1)
+    if len(payload) > limits.PAYLOAD_BYTES_MAX:
+        raise too_large()
+    return payload
 
 
 def _run(work: Awaitable[T]) -> T:

@@ -20,7 +20,7 @@ import click
 from rollmq import limits
 from rollmq.cli import looks
 from rollmq.cli.describe import one_line
-from rollmq.cli.errand import Errand, outcome_json
+from rollmq.cli.errand import Errand, outcome_json, too_large
 from rollmq.cli.exit_codes import ExitCode, code_of
 from rollmq.client import Client
 from rollmq.errors import ResultTimeout, RollmqError
@@ -76,7 +76,7 @@ async def read_lines(file: Readable) -> AsyncIterator[Lines]:
             if lines := [(at, line) for at, line in found if line]:
                 yield lines
             if len(rest) > limits.PAYLOAD_BYTES_MAX:
-                break  # the client refuses it, in its own words
+                break  # it is refused, and need not be read to its end
     finally:
         is_over.set()
     if rest:
@@ -113,9 +113,10 @@ class _Run:
             async for job in client.submit_many(items):
                 await self._accept(lines[job.position][0], job)
         except RollmqError as error:
-            number = lines[getattr(error, "position", 0)][0]
+            number, line = lines[getattr(error, "position", 0)]
             self._codes.add(code_of(error))
-            self._troubles.append(f"line {number}: {error}")
+            told = too_large() if len(line) > limits.PAYLOAD_BYTES_MAX else error
+            self._troubles.append(f"line {number}: {told}")
             raise
 
     def _options(self, number: int) -> dict[str, Any]:
