@@ -6,6 +6,7 @@ from tests.plant.bug import NODE, Bug
 
 LIBRARY: Final = "tests/library/test_many.py::"
 AT_THE_NODE: Final = "tests/node/test_many.py::"
+SLICES: Final = "tests/node/test_connection.py::"
 SAME: Final = f"{AT_THE_NODE}test_both_are_told_the_same_in_the_same_order"
 TAKEN: Final = f"{AT_THE_NODE}test_many_submits_and_many_acks_are_taken_as_single_ones_are"
 
@@ -102,5 +103,27 @@ MANY: Final = (
         "run.frame(None))\n                run = _Run(",
         "run.frame(credit))\n                run = _Run(",
         (f"{LIBRARY}test_outcomes_are_said_in_their_order_and_the_last_frame_says_the_credit",),
+    ),
+    Bug(
+        "one that sends much keeps all others waiting",
+        NODE + "connection.py",
+        "        if not self._unread and (len(data) <= SLICE_BYTES or conn.peer_id):",
+        "        if not self._unread:",
+        (f"{SLICES}test_others_are_heard_between_the_slices_of_one_that_sends_much",),
+    ),
+    Bug(
+        "what was sent before a connection ended is thrown away",
+        NODE + "connection.py",
+        "        while self._conn is not None and self._unread:\n"
+        "            self._door.receive(self._conn, self._unread.popleft())\n",
+        "",
+        (f"{SLICES}test_what_was_sent_before_the_connection_ended_is_taken",),
+    ),
+    Bug(
+        "a connection with unread slices is read on",
+        NODE + "connection.py",
+        "        if self._is_full or self._unread:",
+        "        if self._is_full:",
+        (f"{SLICES}test_others_are_heard_between_the_slices_of_one_that_sends_much",),
     ),
 )
