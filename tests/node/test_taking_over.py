@@ -108,6 +108,7 @@ def test_watchers_hear_of_a_leader_that_had_much_to_apply(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("in_us", [1_000, 5_000])
 def test_an_election_that_is_due_soon_does_not_wait_for_the_next_tick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_us: int
