@@ -118,7 +118,7 @@ def _second(number: int) -> Any:
 
 def test_slices_put_jobs_of_one_time_together_and_older_ones_into_the_first(spark: Any) -> None:
     ids = [f"{ms:012x}7{0:019x}" for ms in (1, 1_000, 1_499, 1_500, 1_999, 9_999)]
-    slices = silver.Slices.of(events=2 * silver.SLICE_EVENTS, first_us=1_000_000, last_us=2_000_000)
+    slices = silver.Slices.of(events=2 * silver.SLICE_EVENTS_MIN, first_us=1_000_000, last_us=2_000_000)
     frame = spark.createDataFrame([(each,) for each in ids], "job_id string")
     check(
         frame.select(slices.slice_of("job_id").alias("slice")), "slice", [(0,), (0,), (0,), (1,), (1,), (1,)]

@@ -67,5 +67,16 @@ def test_groups_are_planned_apart_and_each_from_its_own_start() -> None:
 def test_small_segments_share_a_task_and_large_ones_do_not() -> None:
     small = [Piece("g", n, n, n, n, ("f",), 100) for n in range(1, 1000)]
     assert len(pack(small)) == 1
-    large = [Piece("g", n, n, n, n, ("f",), 200_000_000) for n in range(1, 4)]
+    large = [Piece("g", n, n, n, n, ("f",), 400_000_000) for n in range(1, 4)]
     assert len(pack(large)) == 3
+
+
+@pytest.mark.parametrize(("millions", "tasks"), [(1, 9), (10, 34), (100, 100)])
+def test_much_work_is_shared_by_many_tasks_and_each_has_enough_to_do(millions: int, tasks: int) -> None:
+    """Tasks that are too small leave too many files, and too few tasks leave executors idle."""
+    ends = range(1, millions * 1_000_000, 30_000)
+    packed = pack([Piece("g", first, first + 29_999, first, first + 29_999, ("f",), 9) for first in ends])
+    assert tasks * 0.9 <= len(packed) <= tasks * 1.1
+    assert [part for batch in packed for part in batch] == [
+        Piece("g", first, first + 29_999, first, first + 29_999, ("f",), 9) for first in ends
+    ]

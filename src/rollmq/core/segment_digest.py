@@ -109,10 +109,17 @@ class SegmentProof:
 
     def add(self, block: bytes) -> None:
         """Take the next bytes, cut anywhere."""
-        self._held += block
-        cut = self._held.rfind(b"\n", 0, -1) + 1  # the last line may be the marker
-        self._sha.update(self._held[:cut])
-        self._held = self._held[cut:]
+        if self._held.endswith(b"\n"):
+            self._take_held()
+        cut = block.rfind(b"\n", 0, -1) + 1  # the last line may be the marker
+        if cut:
+            self._take_held()
+            self._sha.update(memoryview(block)[:cut])
+        self._held += block[cut:]
+
+    def _take_held(self) -> None:
+        self._sha.update(self._held)
+        self._held = b""
 
     def problem(self) -> str | None:
         """Why it is not what was sealed; None when it is."""

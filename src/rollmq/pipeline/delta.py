@@ -7,6 +7,7 @@ appears by an atomic rename. DuckDB, Polars and warehouses read the same format.
 import json
 import os
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
+from rollmq.pipeline.table_file import merge_files
 from rollmq.pipeline.tables import Table
 
 NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -26,8 +28,11 @@ Within: TypeAlias = Mapping[str, tuple[Any, Any]]
 """Of columns, the least and the greatest value that are wanted."""
 EVERYTHING: Final[Mapping[str, tuple[Any, Any]]] = {}
 COMPACT_FILES: Final = 64
-"""From so many files smaller than half of COMPACT_BYTES on, they are made into few."""
+"""From so many small files on, they are made into few."""
+COMPACT_SMALL_BYTES: Final = 8 << 20
+"""A smaller file is a small one: a full build of a long history writes none, the runs of an hour do."""
 COMPACT_BYTES: Final = 128 << 20
+"""What they are made into has at most about so many."""
 
 
 class DeltaFolder:
@@ -111,21 +116,81 @@ class DeltaFolder:
         value = F.when(text.isin("", NO_PARTITION), None).otherwise(text).cast("date")
         return frame.withColumn(partition, value).select(*self.table.columns)
 
+    def extent(
+        self, column: str, version: int | None, within: Within = EVERYTHING, *, added: Sequence[str] = ()
+    ) -> "Extent":
+        """Rows of a version's files that may hold some within bounds, and of files that were added since."""
+        extent = Extent()
+        if version is not None:
+            found = self._found(version, within)
+            names = ("num_records", f"min.{column}", f"max.{column}")
+            if found.num_rows:
+                for count, least, greatest in zip(*(found[name].to_pylist() for name in names), strict=True):
+                    extent = extent.with_file(count, least, greatest)
+        for name in added:
+            meta = pq.read_metadata(self.path / name)
+            bounds = _bounds(self.path / name, meta, column, _numbers(meta)[column])
+            extent = extent.with_file(meta.num_rows, bounds.least, bounds.greatest)
+        return extent
+
     def dataset(self, version: int) -> Any:
         """The rows of a version as an Arrow dataset, which knows what the table's log says of its files."""
         return self._at(version).to_pyarrow_dataset()
 
     def compact(self) -> int | None:
-        """Make few files of many small ones; the new version, or null when there is nothing to do."""
+        """Make few files of many small ones; the new version, or null when there is nothing to do.
+
+        The rows keep the table's order: with files laid together as they come, no bounds would tell any more
+        where a job is.
+        """
         table = DeltaTable(str(self.path))
-        sizes = table.get_add_actions(flatten=True)
-        small = [
-            each for each in pa.table(sizes).column("size_bytes").to_pylist() if each < COMPACT_BYTES // 2
-        ]
-        if len(small) < COMPACT_FILES:
+        small = self._small(table)
+        if sum(len(paths) for _value, paths in small) < COMPACT_FILES:
             return None
-        table.optimize.compact(target_size=COMPACT_BYTES)
+        folder = f"merged-{uuid.uuid4().hex}"
+        merged = [self._merge(folder, value, paths) for value, paths in small]
+        table.create_write_transaction(
+            [
+                *(
+                    self._remove_action(path, value, changes=False)
+                    for value, paths in small
+                    for path in paths
+                ),
+                *(self._add_action(name, changes=False) for name in merged),
+            ],
+            "append",
+            self._schema(),
+            partition_by=[self.table.partition] if self.table.partition else None,
+        )
         return int(DeltaTable(str(self.path)).version())
+
+    def _small(self, table: Any) -> list[tuple[str | None, list[str]]]:
+        """What becomes one file: a value of the dividing column, and small files in their rows' order."""
+        found = pa.table(table.get_add_actions(flatten=True))
+        bounds = [name for name in ("min.group", f"min.{self.table.order}") if name in found.column_names]
+        ordered = found.sort_by([(name, "ascending") for name in (*bounds, "path")])
+        small: dict[str | None, list[list[str]]] = {}
+        sizes: dict[str | None, int] = {}
+        for row in ordered.to_pylist():
+            if row["size_bytes"] < COMPACT_SMALL_BYTES:
+                value = row.get(f"partition.{self.table.partition}")
+                value = None if value is None else str(value)
+                size = sizes.get(value, COMPACT_BYTES) + row["size_bytes"]
+                if size > COMPACT_BYTES:
+                    small.setdefault(value, []).append([])
+                    size = row["size_bytes"]
+                sizes[value] = size
+                small[value][-1].append(unquote(row["path"]))
+        return [(value, paths) for value, files in small.items() for paths in files if len(paths) > 1]
+
+    def _merge(self, folder: str, value: str | None, paths: Sequence[str]) -> str:
+        """A new file with the rows of these; its name."""
+        if self.table.partition:
+            folder = f"{folder}/{self.table.partition}={NO_PARTITION if value is None else value}"
+        name = f"{folder}/{uuid.uuid4().hex}.parquet"
+        (self.path / folder).mkdir(parents=True, exist_ok=True)
+        merge_files(self.table, [self.path / each for each in paths], self.path / name)
+        return name
 
     def forget(self, *, keep_hours: int) -> None:
         """Delete the files that no version of so long ago and since has needed, and those of broken runs."""
@@ -140,14 +205,19 @@ class DeltaFolder:
     def _at(self, version: int) -> Any:
         return DeltaTable(str(self.path), version=version)
 
-    def _actions(self, version: int, within: Within = EVERYTHING) -> list[tuple[str, str | None]]:
-        """(path, value of the dividing column) of each file of a version that may have rows within bounds."""
+    def _found(self, version: int, within: Within) -> Any:
+        """What the log says of each file of a version that may have rows within bounds."""
         found = pa.table(self._at(version).get_add_actions(flatten=True))
         for name, (least, greatest) in within.items():
             if f"min.{name}" in found.column_names:
                 is_below = pc.less(found.column(f"max.{name}"), least)
                 is_above = pc.greater(found.column(f"min.{name}"), greatest)
                 found = found.filter(pc.invert(pc.fill_null(pc.or_(is_below, is_above), False)))
+        return found
+
+    def _actions(self, version: int, within: Within = EVERYTHING) -> list[tuple[str, str | None]]:
+        """(path, value of the dividing column) of each file of a version that may have rows within bounds."""
+        found = self._found(version, within)
         paths = [unquote(each) for each in found.column("path").to_pylist()]
         key = f"partition.{self.table.partition}"
         values = found.column(key).to_pylist() if key in found.column_names else [None] * len(paths)
@@ -156,20 +226,22 @@ class DeltaFolder:
         )
 
     def _removes(self, table: Any, *, only_open: bool) -> list[Any]:
-        now = int(time.time() * 1000)
         return [
-            RemoveAction(
-                path=path,
-                deletion_timestamp=now,
-                data_change=True,
-                partition_values={self.table.partition: value} if self.table.partition else {},
-                size=(self.path / path).stat().st_size,
-            )
+            self._remove_action(path, value)
             for path, value in self._actions(int(table.version()))
             if value is None or not only_open
         ]
 
-    def _add_action(self, name: str) -> Any:
+    def _remove_action(self, path: str, value: str | None, *, changes: bool = True) -> Any:
+        return RemoveAction(
+            path=path,
+            deletion_timestamp=int(time.time() * 1000),
+            data_change=changes,
+            partition_values={self.table.partition: value} if self.table.partition else {},
+            size=(self.path / path).stat().st_size,
+        )
+
+    def _add_action(self, name: str, *, changes: bool = True) -> Any:
         path = self.path / name
         found = path.stat()
         return AddAction(
@@ -177,7 +249,7 @@ class DeltaFolder:
             found.st_size,
             {self.table.partition: _value_in(name, self.table.partition)} if self.table.partition else {},
             int(found.st_mtime * 1000),
-            True,
+            changes,
             json.dumps(self._statistics(path)),
         )
 
@@ -188,7 +260,7 @@ class DeltaFolder:
         out files that hold what they look for.
         """
         meta = pq.read_metadata(path)
-        numbers = {meta.schema.column(each).path: each for each in range(meta.num_columns)}
+        numbers = _numbers(meta)
         told: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
         for name, kind in self.table.columns.items():
             if kind == "binary" or name not in numbers:
@@ -204,12 +276,31 @@ class DeltaFolder:
         return Schema.from_arrow(self.table.arrow)
 
 
+class Extent(NamedTuple):
+    """How many rows some files have, and what a column's values in them are within."""
+
+    rows: int = 0
+    least: int = 0
+    greatest: int = 0
+
+    def with_file(self, rows: int, least: int, greatest: int) -> "Extent":
+        """With another file's rows."""
+        if not self.rows:
+            return Extent(rows, least, greatest)
+        return Extent(self.rows + rows, min(self.least, least), max(self.greatest, greatest))
+
+
 class _Bounds(NamedTuple):
     """What a column's values in one file are within; nothing when all are null."""
 
     nulls: int
     least: Any
     greatest: Any
+
+
+def _numbers(meta: Any) -> dict[str, int]:
+    """Where each column stands in the file."""
+    return {meta.schema.column(each).path: each for each in range(meta.num_columns)}
 
 
 def _bounds(path: Path, meta: Any, name: str, number: int) -> _Bounds:

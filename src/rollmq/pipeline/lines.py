@@ -55,7 +55,8 @@ RUNS_MAX: Final = 16
 
 _RARE = re.compile(b'"type":"(?!(?:%b)")' % "|".join(COMMON).encode())
 """Where a line of another type says so; each line has its type at the same place."""
-_HEADERS = re.compile(rb',"headers":(\{(?:"(?:[^"\\]|\\.)*":"(?:[^"\\]|\\.)*",?)*\})')
+_HEADERS_AT: Final = b',"headers":{'
+_HEADERS = re.compile(_HEADERS_AT + rb'((?:"(?:[^"\\]|\\.)*":"(?:[^"\\]|\\.)*",?)*\})')
 """The one object whose keys are the users' own: as a string it can be read without guessing their types."""
 _COMPUTED = frozenset({"group", "at", "fence_term", "fence_index", "settings", "extra", "reject"})
 _MADE_OF: Final = {
@@ -113,11 +114,13 @@ class LineParser:
         for part, is_rare in _runs(block):
             plan = self._rare if is_rare else self._common
             where = _Where(place, first_line + done, first_index + done)
-            yield from self._run(part, where, plan, checks_crc=checks_crc)
-            done += part.count(b"\n")
+            count = part.count(b"\n")
+            yield from self._run(part, count, where, plan, checks_crc=checks_crc)
+            done += count
 
-    def _run(self, block: bytes, where: "_Where", plan: "_Plan", *, checks_crc: bool) -> Iterator[Any]:
-        count = block.count(b"\n")
+    def _run(
+        self, block: bytes, count: int, where: "_Where", plan: "_Plan", *, checks_crc: bool
+    ) -> Iterator[Any]:
         problem = _crc_problem(block) if checks_crc else None
         if problem is None:
             try:
@@ -139,8 +142,8 @@ class LineParser:
         half = count // 2
         middle = _end_of_line(block, half)
         later = _Where(where.place, where.line + half, where.index + half)
-        yield from self._run(block[:middle], where, plan, checks_crc=checks_crc)
-        yield from self._run(block[middle:], later, plan, checks_crc=checks_crc)
+        yield from self._run(block[:middle], half, where, plan, checks_crc=checks_crc)
+        yield from self._run(block[middle:], count - half, later, plan, checks_crc=checks_crc)
 
     def rejected(self, reject: Reject) -> Any:
         """One row that says what could not be read. Raises HistoryDamaged where that was chosen."""
@@ -172,9 +175,7 @@ class LineParser:
     # -- one block
 
     def _batch(self, block: bytes, count: int, first_index: int, plan: "_Plan") -> Any:
-        text = block
-        if b',"headers":{' in block:
-            text = _HEADERS.sub(lambda found: b',"headers":' + json.dumps(found[1].decode()).encode(), block)
+        text = _headers_as_strings(block)
         table = pj.read_json(
             pa.BufferReader(text),
             read_options=pj.ReadOptions(block_size=max(len(text), 1), use_threads=False),
@@ -185,8 +186,9 @@ class LineParser:
         given = {name: _in_one(table.column(name)) for name in table.column_names}
         self._check(given, first_index)
         kind = given["type"]
+        kinds = _Kinds(kind)
         arrays = [
-            self._extra(given, text, plan) if name == "extra" else self._column(name, given, kind)
+            self._extra(given, text, plan) if name == "extra" else self._column(name, given, kinds)
             for name in self._columns
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -223,8 +225,8 @@ class LineParser:
         if given["at_us"].null_count or given["term"].null_count:
             raise _Unfit("json", "it has no term or no time")
 
-    def _column(self, name: str, given: dict[str, Any], kind: Any) -> Any:
-        count = len(kind)
+    def _column(self, name: str, given: dict[str, Any], kinds: "_Kinds") -> Any:
+        count = len(kinds.column)
         wanted = arrow_type(COLUMNS[name])
         if name == "group":
             return pa.repeat(pa.scalar(self._group), count)
@@ -235,16 +237,16 @@ class LineParser:
         if name in ("fence_term", "fence_index"):
             return pc.list_element(given["fence"], 0 if name == "fence_term" else 1)
         if name == "settings":
-            return _settings(given, kind)
+            return _settings(given, kinds.column)
         if name == "reject":
             return pa.nulls(count, wanted)
         found = given[IN_THE_LINE.get(name, name)]
         if name == "headers":
             return _headers(found)
         found = _as_type(found, wanted)
-        for default in defaults():
-            if default.column == name and found.null_count:
-                is_left_out = pc.and_(pc.is_null(found), pc.is_in(kind, pa.array(default.types)))
+        for default in defaults().get(name, ()):
+            if found.null_count and kinds.has_any(default.types):
+                is_left_out = pc.and_(pc.is_null(found), kinds.is_any(default.types))
                 found = pc.if_else(is_left_out, pa.scalar(default.value, wanted), found)
         return found
 
@@ -261,6 +263,26 @@ class LineParser:
             found = [(name, json.dumps(value[name])) for name in (*unknown, *grown) if name in value]
             rows.append(found or None)
         return pa.array(rows, kind)
+
+
+class _Kinds:
+    """Which rows of a block are of which types. The same few questions are asked for each of many columns."""
+
+    def __init__(self, column: Any) -> None:
+        self.column = column
+        self._there = frozenset(pc.unique(column).to_pylist())
+        self._known: dict[frozenset[str], Any] = {}
+
+    def has_any(self, types: Sequence[str]) -> bool:
+        """Whether any row is of one of these."""
+        return not self._there.isdisjoint(types)
+
+    def is_any(self, types: Sequence[str]) -> Any:
+        """Of each row, whether it is of one of these."""
+        asked = self._there.intersection(types)
+        if asked not in self._known:
+            self._known[asked] = pc.is_in(self.column, pa.array(sorted(asked)))
+        return self._known[asked]
 
 
 class _Plan(NamedTuple):
@@ -350,6 +372,20 @@ def _rare_lines(block: bytes) -> list[tuple[int, int]]:
         if len(found) > RUNS_MAX:
             break
     return found
+
+
+def _headers_as_strings(block: bytes) -> bytes:
+    """The block with each `headers` as the string of its JSON. Few lines have some: most is only skipped."""
+    pieces: list[bytes] = []
+    done, at = 0, block.find(_HEADERS_AT)
+    while at >= 0:
+        found = _HEADERS.match(block, at)
+        if found is not None:
+            text = json.dumps("{" + found[1].decode()).encode()
+            pieces += (block[done:at], _HEADERS_AT[:-1], text)
+            done = found.end()
+        at = block.find(_HEADERS_AT, max(done, at + 1))
+    return b"".join((*pieces, block[done:])) if pieces else block
 
 
 def _crc_problem(block: bytes) -> _Unfit | None:

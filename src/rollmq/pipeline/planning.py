@@ -10,10 +10,13 @@ from typing import Final
 from rollmq.pipeline.errors import HistoriesDiffer
 from rollmq.pipeline.places import DeclaredGap, Found, Segment
 
-TASK_ENTRIES: Final = 262_144
-"""Entries of one task at most, as far as segments allow: a few seconds' work, far above a task's own cost."""
-TASK_BYTES: Final = 268_435_456
-"""And bytes: a task's memory does not depend on it, but how much is done again after a failure does."""
+TASKS: Final = 32
+"""So many tasks share the work, where their bounds allow: enough to keep some executors busy to the end."""
+TASK_ENTRIES_MIN: Final = 131_072
+"""Entries of one task at least: a second's work, far above a task's own cost; and each writes a file."""
+TASK_ENTRIES_MAX: Final = 1_048_576
+TASK_BYTES_MAX: Final = 536_870_912
+"""A task's memory does not depend on it, but how much is done again after a failure does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +114,15 @@ def last_indexes(parts: Iterable[Part]) -> dict[str, int]:
 
 def pack(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
     """Parts of about equal work, in order: a quiet queue's small segments share one task."""
+    fair = sum(map(_entries, parts)) // TASKS
+    entries_max = min(max(fair, TASK_ENTRIES_MIN), TASK_ENTRIES_MAX)
     tasks: list[tuple[Part, ...]] = []
     batch: list[Part] = []
     entries = size_bytes = 0
     for part in parts:
-        count = part.last - part.first + 1 if isinstance(part, Piece) else 0
+        count = _entries(part)
         part_bytes = part.size_bytes if isinstance(part, Piece) else 0
-        if batch and (entries + count > TASK_ENTRIES or size_bytes + part_bytes > TASK_BYTES):
+        if batch and (entries + count > entries_max or size_bytes + part_bytes > TASK_BYTES_MAX):
             tasks.append(tuple(batch))
             batch, entries, size_bytes = [], 0, 0
         batch.append(part)
@@ -126,3 +131,8 @@ def pack(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
     if batch:
         tasks.append(tuple(batch))
     return tasks
+
+
+def _entries(part: Part) -> int:
+    """What reading it costs, in entries."""
+    return part.last - part.first + 1 if isinstance(part, Piece) else 0

@@ -124,13 +124,5 @@ def _within(block: bytes, first: int, count: int, piece: Piece) -> tuple[bytes, 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     """Blocks of whole lines; the last one may lack its newline."""
-    held = b""
     while block := file.read(BLOCK_BYTES):
-        cut = block.rfind(b"\n") + 1
-        if not cut:
-            held += block
-            continue
-        yield held + block[:cut]
-        held = block[cut:]
-    if held:
-        yield held
+        yield block if block.endswith(b"\n") else block + file.readline()

@@ -8,7 +8,8 @@ pointer, and the pointer moves with the tables. What the rows mean is in `bronze
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final
@@ -38,7 +39,7 @@ from rollmq.pipeline.tables import (
 from rollmq.pipeline.taking import Taken, take_read, take_rows
 from rollmq.pipeline.warehouse import Published, Reached, Run, Warehouse
 
-FEW_LIVES: Final = 200_000
+FEW_LIVES: Final = 50_000
 """Up to so many are written as one file of each table: many small files cost every reader."""
 KEEP_HOURS: Final = 168
 """Files that no version needs any more are kept for readers of older versions: a week."""
@@ -210,10 +211,10 @@ class History:
             (F.col("group") == group) & (F.col("index") > each.silver_index) for group, each in behind.items()
         ]
         first = min((each.silver_index + 1 for each in behind.values()), default=1)
-        fresh = run.frame(self.spark, EVENTS, {"index": (first, FOREVER)})
-        fresh = fresh.where(_any(new))
-        size = fresh.agg(F.count("*"), F.min("at_us"), F.max("at_us")).collect()[0]
-        slices = silver.Slices.of(events=size[0], first_us=size[1] or 0, last_us=size[2] or 0)
+        within = {"index": (first, FOREVER)}
+        fresh = run.frame(self.spark, EVENTS, within).where(_any(new))
+        extent = run.extent(EVENTS, "at_us", within)
+        slices = silver.Slices.of(events=extent.rows, first_us=extent.least, last_us=extent.greatest)
         held = run.frame(self.spark, OPEN_EVENTS)
         self._step("Gathering the events of each job")
         staged = run.staging("lives")
@@ -226,11 +227,12 @@ class History:
         is_new = F.col("closed_index") > _silver_index(since)
 
         attempts = silver.attempts(lives).where(F.col("closed_index").isNull() | is_new).drop("closed_index")
-        self._write(run, ATTEMPTS, attempts, few, report, replaces_open=True)
         all_jobs = silver.jobs(lives)
-        self._write(run, JOBS_CLOSED, all_jobs.where(is_new), few, report)
-        self._write(run, JOBS_OPEN, silver.open_jobs(all_jobs), few, report, replaces=True)
-        self._write(run, OPEN_EVENTS, silver.open_events(lives), few, report, replaces=True)
+        with _file_by_file(self.spark):
+            self._write(run, ATTEMPTS, attempts, few, report, replaces_open=True)
+            self._write(run, JOBS_CLOSED, all_jobs.where(is_new), few, report)
+            self._write(run, JOBS_OPEN, silver.open_jobs(all_jobs), few, report, replaces=True)
+            self._write(run, OPEN_EVENTS, silver.open_events(lives), few, report, replaces=True)
         for group, each in reached.items():
             reached[group] = Reached(each.bronze_index, each.bronze_index, each.at_us)
 
@@ -269,6 +271,20 @@ class History:
     def table(self, name: str, published: Published | None = None, within: Within = EVERYTHING) -> DataFrame:
         """A published table; with bounds, those of its files that may hold rows within."""
         return self.warehouse.frame(self.spark, TABLES[name], published, within)
+
+
+@contextmanager
+def _file_by_file(spark: SparkSession) -> Iterator[None]:
+    """Each file is read by a task of its own. Spark would pack them together, the largest first, and then
+    no file that it writes would hold the jobs of one time alone."""
+    cost, most = "spark.sql.files.openCostInBytes", "spark.sql.files.maxPartitionBytes"
+    before = spark.conf.get(cost)
+    assert before is not None
+    spark.conf.set(cost, spark.conf.get(most) or "")
+    try:
+        yield
+    finally:
+        spark.conf.set(cost, before)
 
 
 def _any(conditions: Sequence[Column]) -> Column:

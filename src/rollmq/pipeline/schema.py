@@ -4,7 +4,7 @@ One wide row per event: a column is null when the event's type has no such field
 default when the type has it and the line left it out. Shapes only: it reads nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, get_args
 
@@ -134,7 +134,6 @@ _ARROW: Final[Mapping[str, Any]] = {
 class Default(NamedTuple):
     """What a field is when a line of these types leaves it out."""
 
-    column: str
     types: tuple[str, ...]
     value: Any
 
@@ -164,15 +163,18 @@ def event_types() -> Mapping[str, type[events.Event]]:
 
 
 @cache
-def defaults() -> tuple[Default, ...]:
-    """What fields are when they are left out, where that is a plain value."""
-    found: dict[tuple[str, Any], list[str]] = {}
+def defaults() -> Mapping[str, Sequence[Default]]:
+    """What columns are when the line leaves them out, where that is a plain value."""
+    found: dict[str, dict[Any, list[str]]] = {}
     for name, kind in event_types().items():
         for field in msgspec.structs.fields(kind):
             value = "" if field.default == b"" else field.default  # bytes are base64 in a line
             if name != "settings" and isinstance(value, str | int | float):
-                found.setdefault((field.name, value), []).append(name)
-    return tuple(Default(column, tuple(types), value) for (column, value), types in found.items())
+                found.setdefault(field.name, {}).setdefault(value, []).append(name)
+    return {
+        column: [Default(tuple(types), value) for value, types in by_value.items()]
+        for column, by_value in found.items()
+    }
 
 
 @cache

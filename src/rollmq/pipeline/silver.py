@@ -18,8 +18,12 @@ from rollmq.core.dedup import ID_TIME_DIGITS
 from rollmq.pipeline.schema import ENDINGS
 from rollmq.pipeline.tables import ATTEMPTS, JOB_EVENT, JOBS_CLOSED, JOBS_OPEN
 
-SLICE_EVENTS: Final = 250_000
-"""Events that one task gathers, about: some 30 MB, far below what a core has."""
+SLICES: Final = 32
+"""So many tasks share the work, where these bounds allow: enough to keep some executors busy to the end."""
+SLICE_EVENTS_MIN: Final = 131_072
+"""Events that one task gathers, at least: each writes a file."""
+SLICE_EVENTS_MAX: Final = 1_048_576
+"""And at most, about: some 300 MB, which is below what a core has; what does not fit is spilled."""
 REQUEUES: Final = ("fail_requeue", "timeout_requeue", "worker_down_requeue")
 CLOSING: Final = ("ack", "cancel", "drop")
 """After these nothing happens to a job any more."""
@@ -55,8 +59,9 @@ class Slices:
 
     @staticmethod
     def of(*, events: int, first_us: int, last_us: int) -> "Slices":
-        """Slices of about SLICE_EVENTS events."""
-        return Slices(max(events // SLICE_EVENTS, 1), first_us, max(last_us - first_us, 1))
+        """As many as fit the work."""
+        size = min(max(events // SLICES, SLICE_EVENTS_MIN), SLICE_EVENTS_MAX)
+        return Slices(max(events // size, 1), first_us, max(last_us - first_us, 1))
 
     def slice_of(self, job_id: str) -> Column:
         """Where a job belongs; those from before the first time come into the first slice."""

@@ -21,6 +21,8 @@ class Table:
     name: str
     columns: Mapping[str, str]
     partition: str = ""
+    order: str = "index"
+    """The column by which its rows lie, so that who looks for few of them opens few files."""
 
     @property
     def ddl(self) -> str:
@@ -31,6 +33,11 @@ class Table:
     def arrow(self) -> Any:
         """The schema of the whole table, for Arrow."""
         return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in self.columns.items()])
+
+    @property
+    def arrow_in_files(self) -> Any:
+        """The schema of its files, for Arrow."""
+        return pa.schema([each for each in self.arrow if each.name != self.partition])
 
     @property
     def ddl_in_files(self) -> str:
@@ -110,7 +117,7 @@ JOB_EVENT: Final[Mapping[str, str]] = {
 }
 """What the tables of jobs are made of: one row per event and job."""
 
-OPEN_EVENTS: Final = Table("open_events", JOB_EVENT)
+OPEN_EVENTS: Final = Table("open_events", JOB_EVENT, order="job_id")
 """The events of jobs that are still open: with them a later run goes on where this one ended."""
 
 ATTEMPTS: Final = Table(
@@ -143,6 +150,7 @@ ATTEMPTS: Final = Table(
         "closed_date": "date",
     },
     partition="closed_date",
+    order="job_id",
 )
 
 _JOB: Final[Mapping[str, str]] = {
@@ -175,11 +183,12 @@ _JOB: Final[Mapping[str, str]] = {
     "last_index": "bigint",
     "last_at": "timestamp",
 }
-JOBS_OPEN: Final = Table("jobs_open", _JOB)
+JOBS_OPEN: Final = Table("jobs_open", _JOB, order="job_id")
 JOBS_CLOSED: Final = Table(
     "jobs_closed",
     {**_JOB, "closed_index": "bigint", "closed_at": "timestamp", "closed_date": "date"},
     partition="closed_date",
+    order="job_id",
 )
 
 VIOLATIONS: Final = Table(

@@ -10,38 +10,17 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from rollmq.pipeline.schema import BYTES, PAYLOAD_ROW, REJECTED
 from rollmq.pipeline.source import RollmqReader
-from rollmq.pipeline.tables import BRONZE, EVENTS, PAYLOADS, REJECTS, Table
-
-GROUP_ROWS: Final = 131_072
-"""Rows of a row group: few enough that a look at one job reads little, enough to compress well."""
-
-
-DIFFERENT: Final = frozenset(
-    {
-        "index",
-        "at_us",
-        "at",
-        "job_id",
-        "fence_index",
-        "ready_us",
-        "held_us",
-        "run_us",
-        "payload",
-        "result",
-        "key",
-    }
-)
-"""Columns whose values hardly repeat: a dictionary of them would be made in vain."""
+from rollmq.pipeline.table_file import TableFile
+from rollmq.pipeline.tables import BRONZE, EVENTS, PAYLOADS, REJECTS
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -91,7 +70,7 @@ def _as_batch(taken: Taken) -> Any:
 def write_batches(batches: Iterable[Any], staged: str) -> Taken:
     """One task's files. Their names are drawn at random: a task that is run twice writes beside itself."""
     name = uuid.uuid4().hex
-    files = {table.name: _File(table, f"{staged}/{table.name}-{name}.parquet") for table in BRONZE}
+    files = {table.name: TableFile(table, f"{staged}/{table.name}-{name}.parquet") for table in BRONZE}
     taken = Taken()
     for batch in batches:
         kinds = set(pc.unique(batch["type"]).to_pylist())
@@ -148,44 +127,3 @@ def _payloads(batch: Any) -> Any:
         values = [decode(each) if each else None for each in batch[name].to_pylist()]
         columns[name] = pa.array(values, pa.binary())
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
-class _File:
-    """One Parquet file, written in row groups of about equal size; without rows there is none."""
-
-    def __init__(self, table: Table, path: str) -> None:
-        self.path = path
-        self._schema = table.arrow
-        self._held: list[Any] = []
-        self._count = 0
-        self._writer: Any = None
-
-    def add(self, batch: Any) -> None:
-        if not batch.num_rows:
-            return
-        self._held.append(batch)
-        self._count += batch.num_rows
-        if self._count >= GROUP_ROWS:
-            self._write()
-
-    def close(self) -> bool:
-        """Whether there is a file."""
-        if self._count:
-            self._write()
-        if self._writer is not None:
-            self._writer.close()
-        return self._writer is not None
-
-    def _write(self) -> None:
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self.path,
-                self._schema,
-                compression="zstd",
-                compression_level=1,
-                write_page_index=True,
-                use_dictionary=[name for name in self._schema.names if name not in DIFFERENT],
-            )
-        rows = pa.Table.from_batches(self._held).cast(self._schema)
-        self._writer.write_table(rows, row_group_size=2 * GROUP_ROWS)
-        self._held, self._count = [], 0

@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from rollmq.pipeline.delta import EVERYTHING, DeltaFolder, Within
+from rollmq.pipeline.delta import EVERYTHING, DeltaFolder, Extent, Within
 from rollmq.pipeline.errors import NotAWarehouse, NothingBuilt, WarehouseBusy, WarehouseDamaged
 from rollmq.pipeline.tables import TABLES, Table
 
@@ -183,6 +183,13 @@ class Run:
         assert not table.partition, "the dividing column stands in no file"
         paths = [str(self.warehouse.path / table.name / name) for name in change.added]
         return held.unionByName(spark.read.schema(table.ddl).parquet(*paths))
+
+    def extent(self, table: Table, column: str, within: Within = EVERYTHING) -> Extent:
+        """How many rows `frame` gives at most, and what a column is within: what the files say, unread."""
+        change = self._changes.get(table.name)
+        added = change.added if change is not None else ()
+        version = self.base.versions.get(table.name)
+        return self.warehouse.folder(table).extent(column, version, within, added=added)
 
     def staging(self, name: str) -> str:
         """A folder for files on their way."""
