@@ -60,13 +60,14 @@ class Bench:
         self.now: set[str] = set()
 
     def _older(self) -> list[str]:
-        """The archive without its newest hundredth, in a folder of its own: links, no copies."""
+        """The archive without its newest hundredth, as near as segments allow, in a folder of its own: links."""
         files = sorted((self.archive / GROUP).glob("*.jsonl"))
         view = self.root / "older" / GROUP
         shutil.rmtree(view, ignore_errors=True)
         view.mkdir(parents=True)
         for file in files:
-            if _last_entry(file) <= _last_entry(files[-1]) * (1 - HELD_BACK):
+            middle = (_first_entry(file) + _last_entry(file)) / 2
+            if middle <= _last_entry(files[-1]) * (1 - HELD_BACK):
                 os.link(file, view / file.name)
         return sorted(map(str, view.iterdir()))
 
@@ -215,6 +216,10 @@ def processor_seconds() -> float:
     own = next((path for _number, kinds, path in groups if "cpuacct" in kinds.split(",")), "/")
     usage = Path("/sys/fs/cgroup/cpuacct") / own.strip("/") / "cpuacct.usage"
     return int(usage.read_text()) / 1e9 if own != "/" and usage.exists() else 0.0
+
+
+def _first_entry(file: str | Path) -> int:
+    return int(Path(file).stem.split("-")[1])
 
 
 def _last_entry(file: str | Path) -> int:

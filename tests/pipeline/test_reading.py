@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rollmq.core.line import encode_line, seal
+from rollmq.pipeline import reading
 from rollmq.pipeline.errors import BadOption, SourceUnreadable
 from rollmq.pipeline.lines import LineParser
 from rollmq.pipeline.places import find_segments
@@ -34,6 +35,16 @@ def test_a_sound_segment_gives_each_entry_once(tmp_path: Path, verify: str) -> N
     story(tmp_path)
     assert outline(read(tmp_path, verify=verify)) == [(index, "") for index in range(1, 29)]
     assert outline(read(tmp_path, start=5, end=7, verify=verify)) == [(5, ""), (6, ""), (7, "")]
+
+
+def test_a_file_may_be_read_in_blocks_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest is taken block by block, and a block may end anywhere: before the marker's line, too."""
+    whole = story(tmp_path).read_bytes()
+    marker_at = whole.rindex(b"\n", 0, -1) + 1
+    sizes = (1, 100, 1_000, marker_at - 1, marker_at, marker_at + 1, len(whole) - 1, len(whole))
+    for size in sizes:
+        monkeypatch.setattr(reading, "BLOCK_BYTES", size)
+        assert outline(read(tmp_path)) == [(index, "") for index in range(1, 29)], size
 
 
 @pytest.mark.parametrize("start", [1, 3])

@@ -1,15 +1,17 @@
 """The tables of jobs say what happened, row for row, however the history came in."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
 from rollmq.core.segment_digest import is_marker_line
-from rollmq.pipeline import silver
+from rollmq.pipeline import runs, silver
 from rollmq.pipeline.bronze import job_events
 from rollmq.pipeline.runs import History, Sources
 from rollmq.pipeline.tables import ATTEMPTS, JOBS_CLOSED, JOBS_OPEN, OPEN_EVENTS
@@ -170,3 +172,23 @@ def test_a_run_again_and_a_batch_again_change_nothing(spark: Any, tmp_path: Path
     assert history.warehouse.published() == after
     check_tables(history, [PlainFold(GROUP).read(lines)])
     assert history.table("events").count() == 28
+
+
+def test_jobs_of_one_time_lie_in_one_file(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks for a job opens the files whose bounds hold it: these must not all be as wide as time."""
+    monkeypatch.setattr(silver, "SLICE_EVENTS_MIN", 40)
+    monkeypatch.setattr(runs, "FEW_LIVES", 0)
+    each = storm(21)
+    write_segments(tmp_path / "archive", each.lines, group=each.group)
+    history = History(spark, Warehouse(tmp_path / "warehouse"))
+    history.update(Sources(places=(str(tmp_path / "archive"),)))
+    version = history.warehouse.published().versions[JOBS_CLOSED.name]
+    files = history.warehouse.folder(JOBS_CLOSED).files(version)
+    ids = sorted(
+        pq.read_table(file, columns=["job_id"], partitioning=None)["job_id"].to_pylist() for file in files
+    )
+    assert len(ids) >= 4
+    assert all(max(one) <= min(other) for one, other in pairwise(ids)), "the files hold jobs of the same time"
+    check_tables(history, [PlainFold(each.group).read(each.lines)])

@@ -166,3 +166,47 @@ def test_a_folder_that_is_no_warehouse_is_refused(tmp_path: Path) -> None:
     (tmp_path / "published.json").write_text("{")
     with pytest.raises(WarehouseDamaged):
         Warehouse(tmp_path).published()
+
+
+def test_small_files_of_a_divided_table_are_merged_in_the_order_of_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any other order the bounds would not tell any more in which file, and where in it, a job is."""
+    monkeypatch.setattr(delta, "COMPACT_FILES", 6)
+    house = Warehouse(tmp_path)
+    days = ("2026-01-01", "2026-01-02", "__HIVE_DEFAULT_PARTITION__")
+    rows = [(day, f"{number:03}") for number in (7, 2, 9, 4) for day in days] + [("2026-01-03", "alone")]
+    for number, (day, job) in enumerate(rows):
+        with house.run() as run:
+            row = {"group": "g", "job_id": job, "attempt": number}
+            run.add(ATTEMPTS, stage(run, ATTEMPTS, "a", [row], f"closed_date={day}"))
+            run.publish({})
+    folder = house.folder(ATTEMPTS)
+    before = _rows(house, ATTEMPTS, folder_version := house.published().versions["attempts"])
+    version = folder.compact()
+    assert version is not None
+    files = folder.files(version)
+    assert len(files) == 4
+    merged = [file for file in files if "closed_date=2026-01-03" not in file]
+    for file in merged:
+        found = pq.read_table(file, columns=["job_id"], partitioning=None)["job_id"].to_pylist()
+        assert found == ["002", "004", "007", "009"]
+
+    def told(version: int) -> list[str]:
+        return sorted(map(str, _rows(house, ATTEMPTS, version)))
+
+    assert told(version) == sorted(map(str, before)) == told(folder_version)
+    assert folder.compact() is None, "there is nothing left to merge"
+
+
+def test_the_extent_of_rows_is_what_the_rows_say(tmp_path: Path) -> None:
+    house = Warehouse(tmp_path)
+    with house.run() as run:
+        assert run.extent(REJECTS, "line") == (0, 0, 0)
+        run.add(REJECTS, stage(run, REJECTS, "a", [{"index": n, "line": 10 * n} for n in (5, 3, 4)]))
+        assert run.extent(REJECTS, "line") == (3, 30, 50)
+        run.publish({})
+    with house.run() as run:
+        run.add(REJECTS, stage(run, REJECTS, "a", [{"index": 6, "line": 7}]))
+        assert run.extent(REJECTS, "line") == (4, 7, 50)
+        assert run.extent(REJECTS, "line", {"index": (6, 9)}) == (1, 7, 7)
