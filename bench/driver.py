@@ -1,6 +1,7 @@
 """The real client and the real worker as processes: what a user of the library gets.
 
 python -m bench.driver client PORTS JOBS OUTSTANDING     prints jobs per second, submit to outcome
+python -m bench.driver paced PORTS JOBS_PER_S SECONDS    submits evenly, and prints jobs per second accepted
 python -m bench.driver worker PORTS [HANDS]              until it is ended
 
 PORTS are those of all nodes, with commas.
@@ -20,6 +21,7 @@ from rollmq.library.job import Job
 EXEC: Final = "resize"
 PAYLOAD: Final = b"p" * 100
 HANDS: Final = 512
+PACE_S: Final = 0.02
 
 
 def servers(ports: str) -> str:
@@ -41,6 +43,20 @@ async def client(ports: str, jobs: int, outstanding: int) -> float:
         return jobs / (time.perf_counter() - began)
 
 
+async def paced(ports: str, jobs_per_s: int, seconds: float) -> float:
+    """Jobs per second that were accepted, when so many were wanted."""
+    async with Client(servers(ports)) as client:
+        await client.status()
+        began = time.perf_counter()
+        count = 0
+        while (spent := time.perf_counter() - began) < seconds:
+            due = int(spent * jobs_per_s) - count
+            async for _job in client.submit_many((EXEC, PAYLOAD) for _ in range(due)):
+                count += 1
+            await asyncio.sleep(PACE_S)
+        return count / spent
+
+
 async def worker(ports: str, hands: int) -> None:
     """Until it is ended."""
     worker = Worker(servers(ports), worker_id="w1", hands=hands, credit=2 * hands)
@@ -55,9 +71,11 @@ async def worker(ports: str, hands: int) -> None:
 
 
 def main(role: str, ports: str, *rest: str) -> None:
-    """One of the two."""
+    """One of the three."""
     if role == "worker":
         uvloop.run(worker(ports, int(rest[0]) if rest else HANDS))
+    elif role == "paced":
+        print(f"{uvloop.run(paced(ports, int(rest[0]), float(rest[1]))):.1f}", flush=True)
     else:
         print(f"{uvloop.run(client(ports, int(rest[0]), int(rest[1]))):.1f}", flush=True)
 

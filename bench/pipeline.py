@@ -3,7 +3,8 @@
     python -m bench.day ROOT --events 20200000     first: the history, see there
     python -m bench.pipeline ROOT                  all parts, or some: scan parquet ingest fold increment job
                                                    audit others
-    python -m bench.pipeline ROOT watch            the lag behind a node under load; needs no history
+    python -m bench.pipeline ROOT watch            the lag behind a node under load; needs no history.
+                                                   --rates 1000 2000: jobs a second, one run of each
 
 `scan` is one pass of Spark's `read.json`, with the schema given, over the archive: the unit of the others. A
 part can run alone: what was measured is kept in ROOT/figures.json, and the table tells which run a row is of.
@@ -16,7 +17,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,8 +44,9 @@ JSON_DDL: Final = "crc string, fence array<bigint>, " + ", ".join(
     f"`{name}` {kind}" for name, kind in COLUMNS.items() if name not in NOT_IN_A_LINE
 )
 HELD_BACK: Final = 0.01
-WATCHED_JOBS: Final = 60_000
-WATCHED_OUTSTANDING: Final = 256
+WATCHED_SECONDS: Final = 50
+WATCHED_MARGIN_S: Final = 6
+"""No round begins so shortly before the load ends: it would find nothing new."""
 
 
 class Bench:
@@ -60,7 +62,7 @@ class Bench:
         self.now: set[str] = set()
 
     def _older(self) -> list[str]:
-        """The archive without its newest hundredth, as near as segments allow, in a folder of its own: links."""
+        """The archive without its newest hundredth, as near as segments allow: a folder of links."""
         files = sorted((self.archive / GROUP).glob("*.jsonl"))
         view = self.root / "older" / GROUP
         shutil.rmtree(view, ignore_errors=True)
@@ -232,27 +234,38 @@ def _table(name: str) -> Any:
     return TABLES[name]
 
 
-def watch(root: Path, spark: Any) -> None:
-    """A node, a worker and a client as busy as two cores allow; the tables follow."""
+def watch(root: Path, spark: Any, rates: Sequence[int]) -> None:
+    """A node, a worker and a client that submits evenly, all beside Spark on this machine; the tables follow.
+
+    A rate is sustained when the rounds do not grow: each takes what came in during the one before.
+    """
     from rollmq.pipeline.watching import Lag
     from rollmq.pipeline.watching import watch as follow
 
-    shutil.rmtree(root / "watched", ignore_errors=True)
-    history = History(spark, Warehouse(root / "watched"))
-    lags: list[tuple[float, Lag]] = []
+    for rate in rates:
+        shutil.rmtree(root / "watched", ignore_errors=True)
+        history = History(spark, Warehouse(root / "watched"))
+        print(f"\n  {rate:,} jobs a second wanted")
+        rounds: list[tuple[float, Lag]] = []
 
-    def note(lag: Lag) -> None:
-        lags.append((time.perf_counter(), lag))
-        print(f"  taken {lag.taken:>10,}   behind {lag.behind:>9,}   round {lag.seconds:>6.1f} s", flush=True)
+        def note(lag: Lag, rounds: list[tuple[float, Lag]] = rounds) -> None:
+            rounds.append((time.perf_counter(), lag))
+            told = f"behind {lag.behind:>9,}   newest {lag.age_s:>5.1f} s old   round {lag.seconds:>5.1f} s"
+            print(f"  taken {lag.taken:>10,}   {told}", flush=True)
 
-    with group(1) as (_pids, ports):
-        sources = Sources(server=f"127.0.0.1:{ports}")
-        load = python("-m", "bench.driver", "client", ports, WATCHED_JOBS, WATCHED_OUTSTANDING)
-        with process(python("-m", "bench.driver", "worker", ports)), process(load):
-            follow(history, sources, every_s=1.0, rounds=8, on_lag=note, on_silence=print)
-    (began, first), (ended, last) = lags[0], lags[-1]
-    rate = (last.taken - first.taken) / (ended - began)
-    print(f"  entries taken a second, beside node, worker and client {rate:>12,.0f}")
+        used = processor_seconds()
+        with group(1) as (_pids, ports), process(python("-m", "bench.driver", "worker", ports)):
+            load = python("-m", "bench.driver", "paced", ports, rate, WATCHED_SECONDS)
+            with process(load):
+                sources = Sources(server=f"127.0.0.1:{ports}")
+                until = time.perf_counter() + WATCHED_SECONDS
+                while time.perf_counter() < until - WATCHED_MARGIN_S:
+                    follow(history, sources, every_s=1.0, rounds=1, on_lag=note)
+        (began, first), (ended, last) = rounds[len(rounds) // 2], rounds[-1]
+        taken = (last.taken - first.taken) / (ended - began)
+        print(f"  entries taken a second, in the second half of the rounds   {taken:>12,.0f}")
+        spent = (processor_seconds() - used) / WATCHED_SECONDS
+        print(f"  processors kept busy, all together                         {spent:>12,.2f}")
 
 
 def main(words: list[str]) -> int:
@@ -260,13 +273,14 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline")
     parser.add_argument("root", type=Path)
     parser.add_argument("parts", nargs="*", choices=(*PARTS, "watch", []), default=[])
+    parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 2_000, 4_000], help="of watch")
     chosen = parser.parse_args(words)
     print(describe())
     bench = Bench(chosen.root)
     with SparkRun() as run:
         run.spark.range(1000).selectExpr("sum(id)").collect()
         if chosen.parts == ["watch"]:
-            watch(chosen.root, run.spark)
+            watch(chosen.root, run.spark, chosen.rates)
             return 0
         for part in chosen.parts or PARTS:
             getattr(bench, part)(run.spark)
