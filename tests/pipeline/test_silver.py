@@ -10,16 +10,21 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
+from rollmq.core.events import AnyEvent, Cancel, Enqueue, SnapshotMarker
 from rollmq.core.segment_digest import is_marker_line
 from rollmq.pipeline import runs, silver
 from rollmq.pipeline.bronze import job_events
 from rollmq.pipeline.runs import History, Sources
 from rollmq.pipeline.tables import ATTEMPTS, JOBS_CLOSED, JOBS_OPEN, OPEN_EVENTS
 from rollmq.pipeline.warehouse import Warehouse
-from tests.docs_examples import GROUP, JOB, OTHER_JOB, THIRD_JOB
-from tests.pipeline.archives import story, write_segments
+from tests.docs_examples import EXAMPLES, GROUP, JOB, OTHER_JOB, THIRD_JOB
+from tests.pipeline.archives import lines_of, story, write_segments
 from tests.pipeline.plain_fold import PlainFold
 from tests.pipeline.storms import SEEDS, storm
+
+START_US = 1_763_490_000_000_000
+MARKER = EXAMPLES[-1]
+assert isinstance(MARKER, SnapshotMarker)
 
 
 def rows_of(frame: Any) -> list[dict[str, Any]]:
@@ -178,17 +183,22 @@ def test_jobs_of_one_time_lie_in_one_file(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever looks for a job opens the files whose bounds hold it: these must not all be as wide as time."""
-    monkeypatch.setattr(silver, "SLICE_EVENTS_MIN", 40)
+    monkeypatch.setattr(silver, "SLICE_EVENTS_MIN", 10)
     monkeypatch.setattr(runs, "FEW_LIVES", 0)
-    each = storm(21)
-    write_segments(tmp_path / "archive", each.lines, group=each.group)
+    events: list[AnyEvent] = []
+    for number in range(60):
+        at_us = START_US + number * 1_000_000
+        job_id = f"{at_us // 1000:012x}7{number:019x}"
+        events.append(Enqueue(2 * number + 1, 1, at_us, job_id=job_id, client_id="c", exec="x", payload=b"p"))
+        events.append(Cancel(2 * number + 2, 1, at_us, job_id=job_id, by="ops", why="enough"))
+    marker = SnapshotMarker(121, 1, at_us, segment_digest="", counts=MARKER.counts)
+    write_segments(tmp_path / "archive" / GROUP, lines_of([*events, marker]))
     history = History(spark, Warehouse(tmp_path / "warehouse"))
-    history.update(Sources(places=(str(tmp_path / "archive"),)))
+    assert history.update(Sources(places=(str(tmp_path / "archive"),))).written[JOBS_CLOSED.name] == 60
     version = history.warehouse.published().versions[JOBS_CLOSED.name]
     files = history.warehouse.folder(JOBS_CLOSED).files(version)
     ids = sorted(
         pq.read_table(file, columns=["job_id"], partitioning=None)["job_id"].to_pylist() for file in files
     )
-    assert len(ids) >= 4
-    assert all(max(one) <= min(other) for one, other in pairwise(ids)), "the files hold jobs of the same time"
-    check_tables(history, [PlainFold(each.group).read(each.lines)])
+    assert len(ids) >= 10
+    assert all(max(one) < min(other) for one, other in pairwise(ids)), "files hold jobs of the same time"
