@@ -112,13 +112,19 @@ class Desk:
         self.core = ClientCore(profile, bits=chance.getrandbits, chance=chance.random)
         self.now_us = 5 * SECOND_US
 
-    def connect(self, *, log_us: int | None = None, group: str = "g", term: int = 1) -> Line:
+    def connect(
+        self, *, log_us: int | None = None, group: str = "g", term: int = 1, many: bool = True
+    ) -> Line:
         """A connection whose hello is answered. What that made the client say is still in `out`."""
         line = Line(self)
         self.core.opened(self.now_us, "node:1")
         (hello,) = line.take(self.out())
         answer = HelloAnswerHeader(
-            version=1, group=group, term=term, log_at_us=LOG_US + self.now_us if log_us is None else log_us
+            version=1,
+            group=group,
+            term=term,
+            log_at_us=LOG_US + self.now_us if log_us is None else log_us,
+            many=many,
         )
         line.say(MsgType.HELLO_CLIENT, answer, corr_id=hello.msg_id)
         return line

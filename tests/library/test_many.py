@@ -71,6 +71,18 @@ def test_many_submits_are_few_frames() -> None:
     assert [len(unfold(frame)) for frame in said(desk.out()).frames] == [256, 256, 88]
 
 
+def test_a_node_that_knows_only_single_frames_gets_them() -> None:
+    desk = Desk()
+    desk.connect(many=False)
+    for _ in range(3):
+        desk.submit()
+    assert [frame.type for frame in said(desk.out()).frames] == [MsgType.SUBMIT_JOB] * 3
+    held = HeldJob(bytes(16), "x", AssignJobHeader(1, (2, 1), 1), b"")
+    held.outcome = Outcome()
+    acks = said(b"".join(ack_frames([held, held], 1, None, may_say_many=False))).frames
+    assert [frame.type for frame in acks] == [MsgType.ACK_JOB] * 2
+
+
 def test_a_goodbye_does_not_overtake_what_was_submitted_before_it() -> None:
     desk = Desk()
     desk.connect()
@@ -133,7 +145,7 @@ def test_outcomes_are_said_in_their_order_and_the_last_frame_says_the_credit(
         held = HeldJob(number.to_bytes(16, "big"), "x", AssignJobHeader(1, (2, 40 + number), number), b"")
         held.outcome = outcome
         ended.append(held)
-    frames = ack_frames(ended, 5, credit)
+    frames = ack_frames(ended, 5, credit, may_say_many=True)
     singles = unfolded(b"".join(frames))
     headers = [header_of(frame, AckJobHeader) for frame in singles]
     assert [frame.corr_id for frame in singles] == [held.job_id for held in ended]
@@ -153,5 +165,5 @@ def test_a_large_result_is_never_put_to_others(size: int) -> None:
         held = HeldJob(number.to_bytes(16, "big"), "x", AssignJobHeader(1, (2, number), number), b"")
         held.outcome = Outcome(b"r" * each)
         ended.append(held)
-    frames = [unfolded(data) for data in ack_frames(ended, 1, None)]
+    frames = [unfolded(data) for data in ack_frames(ended, 1, None, may_say_many=True)]
     assert [len(frame) for frame in frames] == [1, 1, 1]

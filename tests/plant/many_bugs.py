@@ -49,6 +49,13 @@ MANY: Final = (
         (SAME,),
     ),
     Bug(
+        "a node that knows only single frames is sent many submits",
+        "src/rollmq/library/submits.py",
+        "        if is_plain and self._dialog.may_say_many and",
+        "        if is_plain and",
+        (f"{LIBRARY}test_a_node_that_knows_only_single_frames_gets_them",),
+    ),
+    Bug(
         "acks in one frame have one number",
         NODE + "from_workers.py",
         "        seq += 1\n",

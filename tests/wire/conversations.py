@@ -87,9 +87,9 @@ def _frame(
     return Frame(kind, msg_id, corr_id, subject, encoded, payload)
 
 
-def _answer(kind: MsgType) -> Line:
+def _answer(kind: MsgType, *, many: bool = False) -> Line:
     header = HelloAnswerHeader(
-        version=PROTOCOL_VERSION, node_id=NODE, group=GROUP, term=3, log_at_us=LOG_AT_US
+        version=PROTOCOL_VERSION, node_id=NODE, group=GROUP, term=3, log_at_us=LOG_AT_US, many=many
     )
     return Line(False, "welcome; log time now", _frame(kind, header, corr_id=number(1)))
 
@@ -390,14 +390,14 @@ MANY = Conversation(
     (
         Line(
             True,
-            "who I am, and that I understand frames of many",
+            "who I am, and that I understand many jobs in one frame",
             _frame(
                 MsgType.HELLO_CLIENT,
                 HelloClientHeader(version=PROTOCOL_VERSION, client_id="webshop", many=True),
                 msg_id=number(1),
             ),
         ),
-        _answer(MsgType.HELLO_CLIENT),
+        _answer(MsgType.HELLO_CLIENT, many=True),
         Line(
             True,
             "two jobs with the same options: both ids, then both payloads",

@@ -72,6 +72,8 @@ class Dialog:
         """Why nobody leads, as the last node said that knew of no leader; empty once one was found."""
         self.answer: HelloAnswerHeader | None = None
         """The last hello's answer."""
+        self.may_say_many = False
+        """It says that the node understands many jobs in one frame."""
         self.group = ""
         """The group's uuid, from the first answer on."""
         self.server = ""
@@ -268,6 +270,7 @@ class Dialog:
             return
         self.group = self.group or answer.group
         self.answer = answer
+        self.may_say_many = answer.many
         self.leaderless = ""
         self.redirect_term = max(self.redirect_term, answer.term)
         self._liveness = _liveness_of(answer, self.now_us)

@@ -139,7 +139,8 @@ class Submits:
 
     def _put(self, call: Call) -> None:
         header, subject, payload = call.header, call.subject, call.payload
-        if not call.is_doubtful and call.wants_result and len(payload) <= limits.MANY_BYTES_MAX:
+        is_plain = not call.is_doubtful and call.wants_result
+        if is_plain and self._dialog.may_say_many and len(payload) <= limits.MANY_BYTES_MAX:
             # The payload is kept here as well: the call may be given up, and lose it, before this is written.
             run = self._run
             if run is None or not run.takes(subject, header, len(payload)):

@@ -43,7 +43,9 @@ def held_jobs_of(frame: Frame, worker_id: str) -> list[HeldJob]:
     return held
 
 
-def ack_frames(ended: Sequence[HeldJob], seq: int, credit: CreditPair | None) -> list[bytes]:
+def ack_frames(
+    ended: Sequence[HeldJob], seq: int, credit: CreditPair | None, *, may_say_many: bool
+) -> list[bytes]:
     """What tells these outcomes, in their order. `seq` is the first one's number; the last frame says the
     credit."""
     frames: list[bytes] = []
@@ -52,7 +54,7 @@ def ack_frames(ended: Sequence[HeldJob], seq: int, credit: CreditPair | None) ->
         outcome = held.outcome
         assert outcome is not None
         size = len(outcome.payload)
-        if not outcome.what and size <= MANY_BYTES_MAX:
+        if may_say_many and not outcome.what and size <= MANY_BYTES_MAX:
             shared = (outcome.content_type, outcome.key_id)
             if run is None or run.shared != shared or not run.has_room(size):
                 if run is not None:

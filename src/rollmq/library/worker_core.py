@@ -407,7 +407,8 @@ class WorkerCore(Dialog):
     def _say_acks(self) -> None:
         room = self._room()
         credit = (self._seen_seq, room) if room != self._granted and not self.is_draining else None
-        self.out += ack_frames(self._to_ack, self._done_seq + len(self._sent) + 1, credit)
+        seq = self._done_seq + len(self._sent) + 1
+        self.out += ack_frames(self._to_ack, seq, credit, may_say_many=self.may_say_many)
         self._sent += self._to_ack
         self._to_ack = []
         if credit is not None:

@@ -384,6 +384,7 @@ class Door:
             term=self.host.term,
             log_at_us=self.host.log_us(),
             cap=greeting.cap,
+            many=True,
         )
         conn.send(Frame(greeting.kind, corr_id=greeting.msg_id, header=encode_header(header)))
         self.welcome(conn)

@@ -121,6 +121,8 @@ class HelloAnswerHeader(Header, frozen=True):
     """How often to ping."""
     idle_us_max: Number = limits.IDLE_US_MAX
     """Silence after which either side gives the connection up."""
+    many: bool = False
+    """SubmitJobs and AckJobs are understood, and may be said instead of SubmitJob and AckJob."""
 
 
 class Held(Header, frozen=True):
