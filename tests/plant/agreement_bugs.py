@@ -84,6 +84,20 @@ DIFFERING: Final = (
         (AGREE + "test_a_follower_whose_state_differs_from_a_majoritys_is_told_so_and_stops",),
     ),
     Bug(
+        "what a leader says of a process is heeded by the next one",
+        CORE + "agreement.py",
+        "        return self._own.get(index) == digest\n",
+        "        return index in self._own\n",
+        (AGREE + "test_one_that_counts_as_the_others_since_it_was_started_anew_is_not_stopped_again",),
+    ),
+    Bug(
+        "a leader does not hear what a new process counted",
+        CORE + "raft_leader.py",
+        "            if answer.counts_index >= progress.counts_index and said != known:\n",
+        "            if answer.counts_index > progress.counts_index:\n",
+        (AGREE + "test_one_that_counts_as_the_others_since_it_was_started_anew_is_not_stopped_again",),
+    ),
+    Bug(
         "of two that differ one is told to stop",
         CORE + "agreement.py",
         "                progress.differs_index = index if is_majority else 0\n",

@@ -1,5 +1,6 @@
 """Rule 5: a replica that is another one than the group's is found at the next marker, and stops."""
 
+from rollmq.core.agreement import Agreement
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
 from rollmq.core.raft import RaftCore
@@ -267,6 +268,24 @@ def test_a_follower_whose_state_differs_from_a_majoritys_is_told_so_and_stops() 
     assert list(trio.stopped) == [odd.node_id]
     assert f"the counts of the state as of this marker (entry {marker})" in trio.stopped[odd.node_id]
     assert leader.replica.agreement.differing == {odd.node_id: marker}
+
+
+def test_one_that_counts_as_the_others_since_it_was_started_anew_is_not_stopped_again() -> None:
+    """What its leader says of it is still of the process before it."""
+    trio, leader, (odd, _) = led()
+    other_counts(odd)
+    leader.replica.mark()
+    marker = leader.replica.segment_first_index - 1
+    trio.run(1_000)
+    assert list(trio.stopped) == [odd.node_id]
+    odd.replica.machine.no_ops -= 1
+    odd.replica.agreement = Agreement()
+    odd.replica.agreement.counted(marker, odd.replica.machine.counts())
+    trio.members[odd.node_id] = odd
+    trio.stopped.clear()
+    trio.run(1_000)
+    assert trio.stopped == {}
+    assert leader.replica.agreement.differing == {}, "and it is heard"
 
 
 def test_a_leader_whose_state_differs_from_a_majoritys_stops() -> None:

@@ -65,9 +65,9 @@ class Agreement:
         while len(self._own) > MARKERS_KEPT:
             del self._own[next(iter(self._own))]
 
-    def has_counted(self, index: int) -> bool:
-        """Whether this run of the node has applied the marker `index`, and remembers it."""
-        return index in self._own
+    def is_meant(self, index: int, digest: bytes) -> bool:
+        """Whether it is this run of the node that counted so at the marker `index`."""
+        return self._own.get(index) == digest
 
     def cut(self, index: int) -> None:
         """Entries from here on came to nothing."""
@@ -122,3 +122,4 @@ class Agreement:
                 self.differing[node_id] = index
                 # Without a majority nobody knows who is wrong: it is only shown to people.
                 progress.differs_index = index if is_majority else 0
+                progress.differs_counts = digest

@@ -21,7 +21,9 @@ class Progress:
     """What the leader knows of one follower. Invariant: match_index < next_index."""
 
     __slots__ = (
+        "counts",
         "counts_index",
+        "differs_counts",
         "differs_index",
         "heard_us",
         "inflight",
@@ -64,8 +66,12 @@ class Progress:
         """A marker over other bytes than its own, which it did not take; 0 = none."""
         self.differs_index = 0
         """A marker at which its counts are not those of a majority; 0 = none. It is told so."""
+        self.differs_counts = b""
+        """Those counts."""
         self.counts_index = 0
         """The newest marker whose counts it told."""
+        self.counts = b""
+        """And what it told: a new process of it may tell the same marker otherwise."""
         self.wall_ahead_us: int | None = None
         """How far its wall clock was ahead of our monotonic one, which never jumps, as last heard."""
 
@@ -351,6 +357,7 @@ class Leadership:
             commit_index=self._log.commit_index,
             round=self.round,
             differs_index=progress.differs_index,
+            differs_counts=progress.differs_counts,
         )
 
     def _ask_for_lines(self, progress: Progress) -> None:
@@ -457,8 +464,9 @@ class Leadership:
             progress.refused_index = answer.refused_index
             if answer.wall_us:
                 progress.wall_ahead_us = answer.wall_us - now_us
-            if answer.counts_index > progress.counts_index:
-                progress.counts_index = answer.counts_index
+            said, known = (answer.counts_index, answer.counts), (progress.counts_index, progress.counts)
+            if answer.counts_index >= progress.counts_index and said != known:
+                progress.counts_index, progress.counts = said
                 self.counts_told.append((answer.source, answer.counts_index, answer.counts))
         if not answer.ok:
             self._refused(progress, answer)

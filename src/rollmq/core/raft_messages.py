@@ -59,6 +59,8 @@ class AppendEntries(Message, frozen=True, gc=False):
     """Echoed by the answer: which of the leader's heartbeat rounds it confirms (for read index)."""
     differs_index: int = 0
     """A marker at which the target's counts are not those of a majority (rule 5): it must stop. 0 = none."""
+    differs_counts: bytes = b""
+    """What it told of that marker: a process that counts otherwise, for it is newer, is not meant."""
 
 
 class AppendResp(Message, frozen=True, gc=False):

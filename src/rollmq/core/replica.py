@@ -267,7 +267,8 @@ class Replica:
         """Rule 5: the group goes on without a replica that is another one than its own."""
         if self.raft.overruled_index:
             raise ReplicaDiverged(index=self.raft.overruled_index, what="the segment that this marker ends")
-        if message.source == self.raft.leader_id and self.agreement.has_counted(message.differs_index):
+        is_meant = self.agreement.is_meant(message.differs_index, message.differs_counts)
+        if message.source == self.raft.leader_id and is_meant:
             what = "the counts of the state as of this marker"
             raise ReplicaDiverged(index=message.differs_index, what=what)
 

@@ -89,6 +89,8 @@ class AppendEntriesHeader(PeerHeader, frozen=True):
     """Heartbeat round; echoed by the answer."""
     differs_index: Number = 0
     """Marker at which the receiver's counts are not those of a majority: it must stop; 0 = none."""
+    differs_counts: bytes = b""
+    """The counts that are meant, as the receiver told them: one that counts otherwise by now goes on."""
 
 
 class AppendRespHeader(PeerHeader, frozen=True):
