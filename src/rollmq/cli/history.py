@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -171,10 +172,11 @@ def _update(
         raise click.UsageError("where does the history come from? Give --source or --server.")
     if confirm and not server:
         raise click.UsageError("--confirm needs --server: the nodes that are told")
-    with _history(is_quiet=as_json, places=places, **where) as pipeline:
+    take = partial(_sources, server, places, group, skips_missing=skip_missing)
+    with _history(is_quiet=as_json, places=places, take=take, **where) as pipeline:
         from rollmq.pipeline.watching import confirm as tell
 
-        sources = _sources(server, places, group, skips_missing=skip_missing)
+        sources = take()
         report = pipeline.update(sources if places or server else None, builds=builds)
         confirmed = tell(sources, confirm, report.reached) if confirm else None
     if as_json:
@@ -411,15 +413,18 @@ def _history(
     is_quiet: bool = False,
     needs: tuple[str, ...] = (),
     places: tuple[str, ...] = (),
+    take: "Callable[[], Sources] | None" = None,
 ) -> "Iterator[History]":
     """Spark and a warehouse, with a progress bar on a terminal. What can be known to be wrong is told before
-    Spark is started: no warehouse, none of the tables that are needed, a place without history."""
+    Spark is started: no warehouse, none of the tables that are needed, a place without history. `take` says
+    from where a run will take entries: Java is started in the way that suits how many there are."""
     from rollmq.pipeline.session import SparkRun, check_extra
 
     settings = dict(each.split("=", 1) for each in conf if "=" in each)
     if len(settings) != len(conf):
         raise click.UsageError("--conf takes NAME=VALUE, each name once")
     check_extra()
+    from rollmq.pipeline.amount import is_little
     from rollmq.pipeline.places import find_segments
     from rollmq.pipeline.runs import History
     from rollmq.pipeline.tables import TABLES
@@ -428,9 +433,10 @@ def _history(
     house = Warehouse(warehouse)
     house.require(*(TABLES[name] for name in needs))
     find_segments(places)
+    is_short = take is not None and is_little(house, take())
     with (
         _progress(is_shown=not is_quiet) as bar,
-        SparkRun(master=master, conf=settings, on_progress=bar.tasks) as run,
+        SparkRun(master=master, conf=settings, on_progress=bar.tasks, is_short=is_short) as run,
     ):
         bar.step("Asking Spark")
         yield History(run.spark, house, on_step=bar.step)

@@ -27,6 +27,9 @@ MASTER_DEFAULT: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
 """Enough for every table we build, whatever the length of the history: a test of ours measures it."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+LIGHT_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+"""Java's optimizing compiler keeps a core busy for the first half minute: in a run that is over by then it
+costs more than it saves."""
 PROGRESS_EVERY_S: Final = 0.5
 STDERR: Final = 2
 
@@ -55,14 +58,18 @@ class SparkRun:
         conf: Mapping[str, str] | None = None,
         on_progress: Progress | None = None,
         environ: Mapping[str, str] | None = None,
+        is_short: bool = False,
     ) -> None:
-        """Raises ExtraMissing, SparkWrongVersion, NoJava and SparkNotStarted."""
+        """`is_short`: it will be over in seconds. Raises ExtraMissing, SparkWrongVersion, NoJava and
+        SparkNotStarted."""
         check_extra()
         self._ended = threading.Event()
         java = java_home(os.environ if environ is None else environ)
         self._watcher: threading.Thread | None = None
         with tempfile.TemporaryFile() as output:
-            self.spark, self._package = _started(master, dict(conf or {}), java, output)
+            self.spark, self._package = _started(
+                master, _settings(master, conf or {}, is_short=is_short), java, output
+            )
         self.spark.sparkContext.setLogLevel("ERROR")
         if on_progress is not None:
             self._watcher = threading.Thread(target=self._watch, args=(on_progress,), daemon=True)
@@ -95,7 +102,7 @@ class SparkRun:
 
 
 def _started(
-    master: str, conf: dict[str, str], java: Path, output: IO[bytes]
+    master: str, conf: Mapping[str, str], java: Path, output: IO[bytes]
 ) -> "tuple[SparkSession, tempfile.TemporaryDirectory[str] | None]":
     from py4j.protocol import Py4JError
     from pyspark import SparkConf
@@ -106,7 +113,7 @@ def _started(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = SparkConf(loadDefaults=False).setMaster(master).setAppName("rollmq history")
-    settings.setAll(list(_settings(master, conf).items()))
+    settings.setAll(list(conf.items()))
     try:
         with _StderrTo(output):
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
@@ -119,9 +126,11 @@ def _started(
     return spark, package
 
 
-def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+def _settings(master: str, conf: Mapping[str, str], *, is_short: bool) -> dict[str, str]:
     """Ours, beaten by the user's; what he gives Java comes behind what keeps it quiet."""
     ours = _defaults(master)
+    if is_short and _is_local(master):
+        ours[JAVA_OPTIONS] += f" {LIGHT_COMPILER}"
     java = " ".join(each[JAVA_OPTIONS] for each in (ours, conf) if JAVA_OPTIONS in each)
     return {**ours, **conf, JAVA_OPTIONS: java}
 

@@ -20,7 +20,7 @@ from rollmq.pipeline.tables import ATTEMPTS, JOB_EVENT, JOBS_CLOSED, JOBS_OPEN
 
 SLICES: Final = 32
 """So many tasks share the work, where these bounds allow: enough to keep some executors busy to the end."""
-SLICE_EVENTS_MIN: Final = 131_072
+SLICE_EVENTS_MIN: Final = 65_536
 """Events that one task gathers, at least: each writes a file."""
 SLICE_EVENTS_MAX: Final = 1_048_576
 """And at most, about: some 300 MB, which is below what a core has; what does not fit is spilled."""
