@@ -255,9 +255,9 @@ CENSUS_WORKERS_MAX: Final = 1_000
 """Workers that a marker's census names."""
 
 # A node's turns
-APPLIES_PER_TURN: Final = 4_096
-"""Entries that a node which does not lead applies before it looks at its messages again: some 30 ms, far
-below a heartbeat."""
+APPLIES_PER_TURN: Final = 1_024
+"""Entries that a node which does not lead applies before it looks at its messages again: some 5 ms. A new
+leader may need its vote and its confirmations: four turns in a row."""
 TURN_GAP_MAX_US: Final = 2_000_000
 """Turns further apart than this mean that the process stood still: a host ticks several times a second."""
 ASSIGNS_PER_TURN: Final = 2_000

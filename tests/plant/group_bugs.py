@@ -68,8 +68,8 @@ TERMS: Final = (
     Bug(
         "a reset connection is ignored",
         CORE + "raft_candidacy.py",
-        "            self._deadline_us = min(self._deadline_us, soon_us)\n",
-        "            del soon_us\n",
+        "                self._campaign_soon(without=node_id)\n",
+        "",
         (RAFT + "test_transfer.py::test_a_reset_by_the_leader_brings_a_pre_vote_within_sixty_milliseconds",),
     ),
 )

@@ -153,10 +153,35 @@ def test_who_refuses_a_shorter_log_stands_soon_itself() -> None:
     group.tick(10 * MS, "n2")
     group.settle()
     assert group["n2"].role is Role.PRE_CANDIDATE
-    for _ in range(6):
-        group.tick(10 * MS, "n3")
+    group.tick(15 * MS, "n3")
     group.settle()
     assert leaders(group) == ["n3"]
+
+
+def test_who_was_refused_because_the_reset_was_not_noticed_yet_asks_again_soon() -> None:
+    """Pitfall 16: until then the other is loyal to the dead leader. It may be busy with much to apply."""
+    group = led_group()
+    group.crash("n1")
+    group["n2"].peer_reset("n1")
+    group.tick(15 * MS, "n2")
+    assert len(group.sent(RequestVote)) == 2
+    group.settle()
+    assert group["n2"].role is Role.PRE_CANDIDATE
+    group["n3"].peer_reset("n1")
+    group.tick(61 * MS, "n2")
+    group.settle()
+    assert leaders(group) == ["n2"]
+
+
+def test_who_asked_in_vain_twice_waits_for_its_timeout() -> None:
+    """9.3: it is likely to be the one that is cut off."""
+    group = led_group()
+    group.isolate("n2")
+    group["n2"].peer_reset("n1")
+    for _ in range(2):
+        group.tick(61 * MS, "n2")
+    assert len(group.sent(RequestVote)) == 4
+    assert group["n2"].deadline_us >= group.now_us + 250 * MS
 
 
 def test_who_has_much_to_apply_leaves_it_to_the_others_to_stand_soon() -> None:

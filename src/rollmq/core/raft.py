@@ -35,6 +35,7 @@ from rollmq.core.raft_messages import (
     VoteResp,
     entries_are_sound,
 )
+from rollmq.core.raft_own_lines import OwnLines
 from rollmq.core.raft_ready import (
     HardState,
     RaftSettings,
@@ -87,9 +88,7 @@ class RaftCore(Candidacy):
         """The newest on this node's disk, for followers that need one; the host tells."""
         self.wall_us = 0
         """This node's wall clock, told to the leader and compared there; the host tells. 0 = not told."""
-        self._own_reads: list[ReadLines] = []
-        self._own_lines: tuple[int, list[bytes]] | None = None
-        self._is_reading_own = False
+        self._own_lines = OwnLines()
         self._told: tuple[int, Role, str | None, int, bool] | None = None
 
     # What the host may ask
@@ -263,8 +262,7 @@ class RaftCore(Candidacy):
         It is dropped when this node no longer leads in the term of the request, or has asked anew since.
         """
         if request.target == self.node_id:
-            self._is_reading_own = False
-            self._own_lines = (request.first_index, lines) if lines else None
+            self._own_lines.read(request, lines)
             return
         message = self._leadership.lines_read(request, lines) if self._leadership is not None else None
         if message is not None:
@@ -291,16 +289,11 @@ class RaftCore(Candidacy):
 
     # The machine's own lines, when they are no longer in memory
 
-    def want_own_lines(self, first_index: int, last_index: int) -> list[bytes] | None:
-        """Lines from first_index on, as many as were read at once; None: they are asked for with Ready."""
-        found, self._own_lines = self._own_lines, None
-        if found is not None and found[0] == first_index:
-            return found[1][: last_index + 1 - first_index]
-        if not self._is_reading_own:
-            self._is_reading_own = True
-            bytes_max = self._settings.append_bytes_max
-            self._own_reads.append(ReadLines(self.node_id, self.term, first_index, last_index, bytes_max))
-        return None
+    def want_own_lines(self, first_index: int, last_index: int, *, lines_max: int) -> list[bytes] | None:
+        """Lines from first_index on, some of those that were read; None: they are asked for with Ready."""
+        bytes_max = self._settings.append_bytes_max
+        request = ReadLines(self.node_id, self.term, first_index, last_index, bytes_max)
+        return self._own_lines.take(request, lines_max)
 
     # Members (section 6; thesis 4)
 
@@ -444,9 +437,11 @@ class RaftCore(Candidacy):
         chunk_reads: tuple[ReadChunk, ...] = ()
         if self._leadership is not None:
             reads, chunk_reads = self._leaders_part(self._leadership)
-        if self._own_reads:
-            reads += tuple(self._own_reads)
-            self._own_reads.clear()
+        if self.log.cut_from is not None:
+            self._own_lines.cut()
+        if self._own_lines.reads:
+            reads += tuple(self._own_lines.reads)
+            self._own_lines.reads.clear()
         self._outbox.release(self._following)
         write = self._outbox.next_write(self.log, self._following)
         install = self._installing_part()

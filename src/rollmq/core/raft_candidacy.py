@@ -54,6 +54,8 @@ class Candidacy:
         """When the known leader was last heard; None while none is known."""
         self._deadline_us = now_us
         """Of the next election (or, for a leader, heartbeat)."""
+        self._asks_twice = False
+        """The leader's connection was reset and nobody was asked since."""
         if self._voters != {node_id}:
             self._await_leader()  # Alone there is nobody to wait for: the first tick elects.
 
@@ -83,6 +85,10 @@ class Candidacy:
         """Stand for election now, if this node may. `tick` calls it when no leader was heard for too long."""
         assert self.role is not Role.LEADER, "a leader has nothing to win"
         self._await_leader()
+        if self._asks_twice:
+            # Who had not noticed the reset was loyal still, and refused: by then it has.
+            self._asks_twice = False
+            self._campaign_within(RESET_ELECTION_US_MAX)
         if not self._may_campaign():
             return
         if self._voters == {self.node_id}:
@@ -116,6 +122,7 @@ class Candidacy:
             self._heard_us = None
             if self.log.last_index - self.log.applied_index <= UNAPPLIED_SOON_MAX:
                 self._campaign_soon(without=node_id)
+                self._asks_twice = True
             # Else it would have to apply all that before it leads: another stands first, if there is one.
 
     def _campaign_soon(self, *, without: str) -> None:
@@ -125,8 +132,10 @@ class Candidacy:
         left = sorted(self._voters - {without})
         if self.node_id in left:
             part_us = RESET_ELECTION_US_MAX / len(left)
-            soon_us = self.now_us + int(part_us * (left.index(self.node_id) + self._chance() / 2))
-            self._deadline_us = min(self._deadline_us, soon_us)
+            self._campaign_within(int(part_us * (left.index(self.node_id) + self._chance() / 2)))
+
+    def _campaign_within(self, pause_us: int) -> None:
+        self._deadline_us = min(self._deadline_us, self.now_us + pause_us)
 
     def _on_timeout_now(self, message: TimeoutNow) -> None:
         """Thesis 3.10: the leader wants this node to take over; it asks everybody at once."""
@@ -152,6 +161,7 @@ class Candidacy:
         self.role = Role.FOLLOWER
         self._leadership = self._ballot = None
         self.leader_id = leader_id
+        self._asks_twice &= leader_id is None
         if was_leader:
             self._await_leader()  # Its deadline was a heartbeat's.
 
@@ -227,8 +237,9 @@ class Candidacy:
         is_up_to_date = self.log.is_up_to_date(last_index=request.last_index, last_term=request.last_term)
         if not is_up_to_date and self.role in (Role.FOLLOWER, Role.PRE_CANDIDATE):
             # It cannot win, and has shown that it hears no leader either. Who could win stands now; otherwise
-            # both would only wait for their timeouts. (Pitfall 14: no timer is put off by a request.)
-            self._campaign_soon(without=request.source)
+            # both would only wait for their timeouts. (Pitfall 14: no timer is put off by a request.) In a
+            # larger group several may: chance keeps them apart.
+            self._campaign_within(int(RESET_ELECTION_US_MAX * self._chance() / 4))
         if request.pre:
             # Nothing is remembered of a pre-vote: it is given to everybody who could win.
             is_granted = self.has_vote and is_up_to_date and request.term > self.term

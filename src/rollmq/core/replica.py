@@ -401,7 +401,9 @@ class Replica:
             last_index = min(index, machine.last_index + APPLIES_PER_TURN - self._applied_in_turn)
             lines: list[bytes] | None
             if first_index < log.held_index:
-                lines = self.raft.want_own_lines(first_index, min(last_index, log.held_index - 1))
+                lines = self.raft.want_own_lines(
+                    first_index, min(index, log.held_index - 1), lines_max=last_index + 1 - first_index
+                )
                 if lines is None:
                     self._waits_for_lines = True
                     return False
