@@ -72,6 +72,20 @@ TERMS: Final = (
         "",
         (RAFT + "test_transfer.py::test_a_reset_by_the_leader_brings_a_pre_vote_within_sixty_milliseconds",),
     ),
+    Bug(
+        "all that lost their leader stand at the same moment",
+        CORE + "raft_candidacy.py",
+        "(left.index(self.node_id) + self._chance() / 2)",
+        "(self._chance() / 2)",
+        (RAFT + "test_transfer.py::test_after_a_reset_all_that_are_left_stand_at_different_moments",),
+    ),
+    Bug(
+        "what was read back before a cut is applied after it",
+        CORE + "raft.py",
+        "            self._own_lines.cut()\n",
+        "            pass\n",
+        (RAFT + "test_own_lines.py::test_what_was_read_before_a_cut_is_not_given_after_it",),
+    ),
 )
 
 COMMIT: Final = (
