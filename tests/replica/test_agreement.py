@@ -1,5 +1,7 @@
 """Rule 5: a replica that is another one than the group's is found at the next marker, and stops."""
 
+import pytest
+
 from rollmq.core.agreement import Agreement
 from rollmq.core.line import decode_line
 from rollmq.core.machine import Machine
@@ -243,6 +245,7 @@ def restarted(trio: Stopping, member: Member) -> None:
 def test_a_node_that_has_just_started_judges_markers_before_it_has_applied_its_log() -> None:
     """Or a leader that differs could have its marker committed by one that has not looked."""
     trio, leader, (fresh, other) = led()
+    fresh.reads_own = False
     restarted(trio, fresh)
     trio.run(300)
     assert fresh.replica.machine.last_index == 0, "its host does not come to read what is to be applied"
@@ -252,6 +255,45 @@ def test_a_node_that_has_just_started_judges_markers_before_it_has_applied_its_l
     assert list(trio.stopped) == [leader.node_id]
     trio.run(2_000)
     assert set(trio.members) == {fresh.node_id, other.node_id}
+
+
+def started_behind_a_cut(trio: Stopping) -> tuple[Member, Member, Member]:
+    """(a new leader, one that has just started and whose end the leader has cut, the third). What the one
+    found at its start is no longer its log, and nothing of its log is applied or in memory."""
+    old = trio.leader()
+    trio.cut_off = {old.node_id}
+    for _ in range(3):
+        trio.submit(old)
+    new = trio.leader()
+    (third,) = (each for each in trio.members.values() if each not in (old, new))
+    restarted(trio, old)
+    old.reads_own = False
+    trio.cut_off = {third.node_id}
+    trio.run(700)
+    assert trio.leader() is new
+    assert old.replica.machine.last_index == 0
+    return new, old, third
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_marker_behind_a_cut_is_held_until_the_log_before_it_is_read(is_right: bool) -> None:
+    """Confirmed unseen, a leader that differs had a majority, and the only one that was right stopped."""
+    trio, _, _ = led()
+    new, fresh, third = started_behind_a_cut(trio)
+    if not is_right:
+        change_a_line(new)
+    new.replica.mark()
+    marker = new.replica.segment_first_index - 1
+    trio.run(300)
+    assert new.replica.raft.commit_index < marker
+    trio.cut_off = set()
+    fresh.reads_own = True
+    fresh.replica.raft._own_lines.cut()  # its host reads only now
+    trio.run(1_500)
+    assert list(trio.stopped) == ([] if is_right else [new.node_id])
+    if is_right:
+        assert new.replica.raft.commit_index >= marker
+        assert fresh.lines == new.lines == third.lines
 
 
 def other_counts(member: Member) -> None:

@@ -33,6 +33,8 @@ class Member:
         self.rebuilt_count = 0
         self.wall_offset_us = 0
         """How wrong its wall clock is."""
+        self.reads_own = True
+        """Its host reads back what its machine lacks."""
         raft = RaftCore(
             node_id=node_id,
             voters=frozenset(node_ids),
@@ -66,6 +68,11 @@ class Member:
             if work.raft is None:
                 return sent
             sent += work.raft.messages
+            for request in work.raft.reads:
+                if request.target == self.node_id and self.reads_own:
+                    self.replica.raft.lines_read(
+                        request, self.lines[request.first_index - 1 : request.last_index]
+                    )
             if work.raft.write is not None:
                 self._write(work.raft.write)
                 sent += work.raft.write.messages_after

@@ -19,6 +19,7 @@ from rollmq.core.raft_leader import Leadership
 from rollmq.core.raft_log import RaftLog
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.errors import ReplicaDiverged
+from rollmq.limits import APPLIES_PER_TURN
 
 MARKERS_KEPT: Final = 64
 """Whose counts are remembered: a follower that is further behind is compared at its next marker."""
@@ -26,11 +27,11 @@ DIGEST_BYTES: Final = 16
 _encode = msgspec.json.Encoder().encode
 
 
-def is_another_segment(log: RaftLog, known: Iterable[SegmentDigest], index: int) -> bool:
+def is_another_segment(log: RaftLog, known: Iterable[SegmentDigest], index: int) -> bool | None:
     """Whether the marker `index`, which a leader has just sent, ends other bytes than ours.
 
     `known` are digests of our log, each as of some entry: one is needed from which the lines in memory go on.
-    Is there none, the marker is judged when it is applied.
+    None: there is none, and nobody can say yet.
     """
     for digest in known:
         is_cut = log.cut_from is not None and log.cut_from < digest.next_index
@@ -41,7 +42,32 @@ def is_another_segment(log: RaftLog, known: Iterable[SegmentDigest], index: int)
             event = decode_line(marker)
             assert isinstance(event, SnapshotMarker)
             return event.segment_digest != digest.hexdigest()
-    return False
+    return None
+
+
+class LookBack:
+    """The digest of our log up to the lines in memory, from the disk: when a leader cuts what a node found at
+    its start, nothing else is left to hold the next marker against."""
+
+    def __init__(self) -> None:
+        self._digest: SegmentDigest | None = None
+
+    def go_on(self, raft: RaftCore, applied: SegmentDigest) -> SegmentDigest | None:
+        """From `applied` on, a piece per turn; None: there is more to read."""
+        digest, held_index = self._digest, raft.log.held_index
+        if digest is None or digest.next_index < applied.next_index:
+            digest = applied.copy()
+        self._digest = digest
+        while digest.next_index < held_index:
+            lines = raft.want_own_lines(digest.next_index, held_index - 1, lines_max=APPLIES_PER_TURN)
+            if lines is None:
+                return None
+            digest.add_all(lines)
+        return digest
+
+    def cut(self) -> None:
+        """What was read may be what was cut."""
+        self._digest = None
 
 
 class Agreement:

@@ -95,3 +95,13 @@ READS: Final = frozenset({Refused, Answer})
 """Effects that say what the state is, and not only what is committed in it."""
 
 AnyEffect: TypeAlias = Accepted | Refused | Assigned | Ended | AttemptVoid | AskedBack | AckDone | Answer
+
+
+def split_early(effects: list[AnyEffect], commit_index: int) -> tuple[list[AnyEffect], list[AnyEffect]]:
+    """With `--assign eager`: the assigns that need not wait, for their job is committed; and the rest."""
+    early: list[AnyEffect] = []
+    late: list[AnyEffect] = []
+    for effect in effects:
+        is_early = type(effect) is Assigned and effect.job.enqueued_index <= commit_index
+        (early if is_early else late).append(effect)
+    return early, late

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from rollmq.core import clocks, regroup
-from rollmq.core.agreement import Agreement, is_another_segment
+from rollmq.core.agreement import Agreement, LookBack, is_another_segment
 from rollmq.core.ahead import Ahead, events_of
-from rollmq.core.effects import AnyEffect, Assigned
+from rollmq.core.effects import AnyEffect, split_early
 from rollmq.core.events import AnyEvent, Member, SnapshotMarker
 from rollmq.core.leader import Leader, SegmentFacts
 from rollmq.core.line import LineDamaged, decode_line
@@ -72,7 +72,8 @@ class Replica:
         """No job that could be handed out was left by the last `ready`, a leader's."""
         self._is_rebuilding = False
         self._unjudged: list[int] = []
-        """Markers that came while the state was loaded anew."""
+        """Markers that nobody can judge yet."""
+        self._back = LookBack()
         self._ahead = Ahead()
         self._applied_in_turn = 0
         self._waits_for_lines = False
@@ -202,6 +203,8 @@ class Replica:
     def ready(self) -> Work:
         """What there is to do. Call it after each turn's inputs, and again after `persisted`."""
         self._applied_in_turn, self._waits_for_lines = 0, False
+        if self._unjudged and not self._is_rebuilding and self.raft.role is not Role.LEADER:
+            self._look_back()
         self._follow_role()
         if self.leader is not None:
             self.leader.intake.is_overloaded = not self.raft.can_propose
@@ -283,23 +286,33 @@ class Replica:
             self._judge(markers)
 
     def _judge(self, markers: list[int]) -> None:
-        """Rule 5: a marker over other bytes than ours is refused before it is confirmed."""
-        if self._is_rebuilding:
-            # Its digest is of what was cut: they are judged when the rebuilt one is there.
-            if not self._unjudged:
-                self.raft.hold_marker(markers[0])
-            self._unjudged += markers
-            return
+        """Rule 5: a marker over other bytes than ours is refused before it is confirmed, and not confirmed
+        before it is known: with it a leader that differs would have a majority."""
         known = (self._segment, *self._log_end)
-        refused = next((at for at in markers if is_another_segment(self.raft.log, known, at)), 0)
-        if refused:
-            self.raft.refuse_marker(refused)
+        for number, at in enumerate(markers):
+            # While the state is loaded anew its digest is of what was cut.
+            is_held = bool(self._is_rebuilding or self._unjudged)
+            is_other = None if is_held else is_another_segment(self.raft.log, known, at)
+            if is_other is None:
+                if not self._unjudged:
+                    self.raft.hold_marker(at)
+                self._unjudged += markers[number:]
+                return
+            if is_other:
+                self.raft.refuse_marker(at)
+                return
 
     def _judge_late(self) -> None:
-        """The state was loaded anew: what came meanwhile is looked at."""
+        """What those that were held are held against is there now."""
         markers, self._unjudged = self._unjudged, []
         self.raft.hold_marker(0)
-        self._judge([at for at in markers if at <= self.raft.log.last_index])
+        self._judge([at for at in markers if self.machine.last_index < at <= self.raft.log.last_index])
+
+    def _look_back(self) -> None:
+        digest = self._back.go_on(self.raft, self._segment)
+        if digest is not None:
+            self._log_end = (digest,)
+            self._judge_late()
 
     # -- leading
 
@@ -367,17 +380,9 @@ class Replica:
                 self._waiting.append(ticket)
             effects = leader.desk.take_effects()
             if self._is_eager:
-                effects = self._let_out_early(effects)
+                early, effects = split_early(effects, self.raft.commit_index)
+                self._early += early
             self._waiting.extend(effects)
-
-    def _let_out_early(self, effects: list[AnyEffect]) -> list[AnyEffect]:
-        """Take out the assigns that need not wait; the rest."""
-        commit_index = self.raft.commit_index
-        late: list[AnyEffect] = []
-        for effect in effects:
-            is_early = type(effect) is Assigned and effect.job.enqueued_index <= commit_index
-            (self._early if is_early else late).append(effect)
-        return late
 
     # -- the log goes on
 
@@ -439,6 +444,7 @@ class Replica:
         """
         self._step_down()
         self._ahead.cut(cut_from)
+        self._back.cut()
         self.agreement.cut(cut_from)
         self._unjudged = [at for at in self._unjudged if at < cut_from]
         self._log_end = tuple(digest for digest in self._log_end if digest.next_index <= cut_from)

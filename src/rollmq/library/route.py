@@ -37,12 +37,15 @@ class Route:
         self._next = int(chance() * len(self.servers)) % len(self.servers)
         self._failed_count = 0
         self._hops_count = 0
+        self._is_hinted = False
+        """The step under way follows a hint, and is none of the list's."""
         self.problems: dict[str, str] = {}
         """What went wrong at each server since the last success."""
 
     def succeeded(self) -> None:
         """A node answered the hello."""
         self._failed_count = self._hops_count = 0
+        self._is_hinted = False
         self.problems.clear()
 
     def first(self) -> Step:
@@ -53,7 +56,11 @@ class Route:
         """The connection could not be made, or was lost."""
         self.problems[name_of(address)] = why
         self._failed_count += 1
-        at = self.servers.index(address) if address in self.servers else self._next - 1
+        if self._is_hinted:
+            # On from whoever gave the hint: behind the hinted one may stand another that names it again.
+            self._is_hinted, at = False, self._next
+        else:
+            at = self.servers.index(address) if address in self.servers else self._next - 1
         self._next = (at + 1) % len(self.servers)
         return Step(self.servers[self._next], self._pause_us())
 
@@ -69,6 +76,7 @@ class Route:
             self._hops_count = 0
             return self.failed(address, self.problems[name_of(address)])
         self._hops_count += 1
+        self._is_hinted = True
         return Step(target, 0)
 
     def other_than(self, address: Address) -> Address | None:
