@@ -257,7 +257,7 @@ def test_a_node_that_has_just_started_judges_markers_before_it_has_applied_its_l
     assert set(trio.members) == {fresh.node_id, other.node_id}
 
 
-def started_behind_a_cut(trio: Stopping) -> tuple[Member, Member, Member]:
+def started_behind_a_cut(trio: Stopping, *, marks: bool = False) -> tuple[Member, Member, Member]:
     """(a new leader, one that has just started and whose end the leader has cut, the third). What the one
     found at its start is no longer its log, and nothing of its log is applied or in memory."""
     old = trio.leader()
@@ -266,6 +266,9 @@ def started_behind_a_cut(trio: Stopping) -> tuple[Member, Member, Member]:
         trio.submit(old)
     new = trio.leader()
     (third,) = (each for each in trio.members.values() if each not in (old, new))
+    if marks:
+        new.replica.mark()
+        trio.run(100)
     restarted(trio, old)
     old.reads_own = False
     trio.cut_off = {third.node_id}
@@ -294,6 +297,22 @@ def test_a_marker_behind_a_cut_is_held_until_the_log_before_it_is_read(is_right:
     if is_right:
         assert new.replica.raft.commit_index >= marker
         assert fresh.lines == new.lines == third.lines
+
+
+def test_a_held_marker_that_comes_in_the_turn_of_a_cut_stays_held_and_is_judged() -> None:
+    """The cut is told behind it: the waiting one was forgotten, and the node confirmed nothing more, for ever."""
+    trio, _, _ = led()
+    new, fresh, third = started_behind_a_cut(trio, marks=True)
+    trio.cut_off = set()
+    fresh.reads_own = True
+    fresh.replica.raft._own_lines.cut()
+    trio.run(1_500)
+    trio.submit(new)
+    trio.run(500)
+    assert fresh.lines == new.lines == third.lines
+    progress = new.replica.raft.leadership.progress(fresh.node_id)  # type: ignore[union-attr]
+    assert progress is not None
+    assert progress.match_index == new.replica.raft.log.last_index
 
 
 def other_counts(member: Member) -> None:

@@ -20,7 +20,7 @@ from rollmq.core.members import configuration_of
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_messages import AppendEntries, PeerMessage
 from rollmq.core.raft_ready import ReadTicket, Role, SnapshotFacts, Write
-from rollmq.core.segment_digest import SegmentDigest
+from rollmq.core.segment_digest import SegmentDigest, is_marker_line
 from rollmq.core.work import Work
 from rollmq.errors import ReplicaDiverged
 from rollmq.limits import APPLIES_PER_TURN, ASSIGNS_PER_TURN, TURN_GAP_MAX_US
@@ -294,9 +294,8 @@ class Replica:
             is_held = bool(self._is_rebuilding or self._unjudged)
             is_other = None if is_held else is_another_segment(self.raft.log, known, at)
             if is_other is None:
-                if not self._unjudged:
-                    self.raft.hold_marker(at)
-                self._unjudged += markers[number:]
+                self._unjudged = sorted({*self._unjudged, *markers[number:]})
+                self.raft.hold_marker(self._unjudged[0])
                 return
             if is_other:
                 self.raft.refuse_marker(at)
@@ -304,9 +303,10 @@ class Replica:
 
     def _judge_late(self) -> None:
         """What those that were held are held against is there now."""
-        markers, self._unjudged = self._unjudged, []
+        markers, self._unjudged, log = self._unjudged, [], self.raft.log
         self.raft.hold_marker(0)
-        self._judge([at for at in markers if self.machine.last_index < at <= self.raft.log.last_index])
+        found = [at for at in markers if self.machine.last_index < at <= log.last_index]
+        self._judge([at for at in found if is_marker_line(log.lines(at, at)[0])])  # or it was cut since
 
     def _look_back(self) -> None:
         digest = self._back.go_on(self.raft, self._segment)
@@ -446,7 +446,6 @@ class Replica:
         self._ahead.cut(cut_from)
         self._back.cut()
         self.agreement.cut(cut_from)
-        self._unjudged = [at for at in self._unjudged if at < cut_from]
         self._log_end = tuple(digest for digest in self._log_end if digest.next_index <= cut_from)
         if self._is_rebuilding or cut_from > self.machine.last_index:
             return False
