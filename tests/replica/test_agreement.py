@@ -300,7 +300,7 @@ def test_a_marker_behind_a_cut_is_held_until_the_log_before_it_is_read(is_right:
 
 
 def test_a_held_marker_that_comes_in_the_turn_of_a_cut_stays_held_and_is_judged() -> None:
-    """The cut is told behind it: the waiting one was forgotten, and the node confirmed nothing more, for ever."""
+    """The cut is told behind it: it was forgotten that it waits, and nothing more was ever confirmed."""
     trio, _, _ = led()
     new, fresh, third = started_behind_a_cut(trio, marks=True)
     trio.cut_off = set()
