@@ -60,6 +60,16 @@ def wait_for_all(nodes: RealGroup, *, within: int = 50_000, limit_s: float = 200
     wait_for(are_near, "all nodes near the end of the log", limit_s=limit_s)
 
 
+def wait_until_applied(nodes: RealGroup, *, within: int = 5_000, limit_s: float = 200.0) -> None:
+    """Until every node has applied what it knows to be committed: one that comes back has a segment to go."""
+
+    def have_applied() -> bool:
+        found = [node.status() for node in nodes.nodes]
+        return all(s is not None and s["commit_index"] - s["applied_index"] <= within for s in found)
+
+    wait_for(have_applied, "all nodes have applied the log", limit_s=limit_s)
+
+
 async def paced(client: Client, exec_name: str, *, jobs_per_s: float, until: Callable[[], bool]) -> int:
     """Submit at a rate until it is told to end; how many were accepted."""
     loop = asyncio.get_running_loop()
