@@ -193,7 +193,8 @@ class GroupWeather:
         whole = [node for node in nodes if node.is_up and not node.is_paused and not node.is_rebuilding]
         voters = [member for member in self.group.oracle.members if member.voter]
         # Of two nobody can say which is the odd one, and neither goes on without the other.
-        if whole and len(voters) > 2 and not any(node.odd for node in nodes):
+        left = [member for member in voters if not self.group.by_id[member.node_id].is_gone]
+        if whole and len(left) > 2 and len(left) == len(voters) and not any(node.odd for node in nodes):
             node = self.world.random.choice(whole)
             node.flip(self.world.random.choice(("state", "segment")) if node.leader is None else "segment")
 

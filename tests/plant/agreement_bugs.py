@@ -15,9 +15,16 @@ DIFFERING: Final = (
     Bug(
         "a marker over other bytes is confirmed",
         CORE + "replica.py",
-        "        if refused:\n            self.raft.refuse_marker(refused)\n",
+        "            if is_other:\n                self.raft.refuse_marker(at)\n                return\n",
         "",
         (AGREE + "test_a_refuser_confirms_nothing_from_the_marker_on_and_says_which_it_refuses",),
+    ),
+    Bug(
+        "a marker that nobody can judge yet is confirmed",
+        CORE + "replica.py",
+        "            if is_other is None:\n",
+        "            if is_held:\n",
+        (AGREE + "test_a_marker_behind_a_cut_is_held_until_the_log_before_it_is_read",),
     ),
     Bug(
         "a node that has just started confirms markers without a look",

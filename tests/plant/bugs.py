@@ -159,14 +159,14 @@ LOG: Final = (
     ),
     Bug(
         "an eager node assigns jobs that may yet be cut",
-        CORE + "replica.py",
+        CORE + "effects.py",
         "is_early = type(effect) is Assigned and effect.job.enqueued_index <= commit_index",
         "is_early = type(effect) is Assigned",
         ("tests/replica/test_eager.py",),
     ),
     Bug(
         "an eager node says everything early",
-        CORE + "replica.py",
+        CORE + "effects.py",
         "is_early = type(effect) is Assigned and effect.job.enqueued_index <= commit_index",
         "is_early = True",
         ("tests/replica/test_eager.py",),
