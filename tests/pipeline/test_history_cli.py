@@ -193,3 +193,17 @@ def test_another_spark_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_command_that_cannot_be_meant_is_wrong_usage(words: list[str]) -> None:
     assert CliRunner().invoke(main, ["history", *words], env={"ROLLMQ_SERVER": ""}).exit_code == 2
+
+
+def test_nodes_that_do_not_answer_are_told_once_and_before_spark_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "SparkRun", None)
+    servers = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
+    words = ["history", "build", "--server", servers, "--warehouse", str(tmp_path / "warehouse")]
+    found = CliRunner().invoke(main, words)
+    assert found.exit_code == 1
+    assert found.output.count("connection refused") == found.output.count("Nothing was changed") == 2
+    assert found.output.count("Is the node running") == 2
+    assert "HOST:PORT with --server.." not in found.output
+    assert not (tmp_path / "warehouse").exists()

@@ -20,7 +20,7 @@ def is_little(warehouse: Warehouse, sources: Sources) -> bool:
     for segment in find_segments(sources.places, group=sources.group).segments:
         ends[segment.group] = max(ends.get(segment.group, 0), segment.last)
     if sources.server:
-        live = find_end(sources.server, token=sources.token)
+        live = find_end(sources.server, token=sources.token, group=sources.group)
         ends[live.group] = max(ends.get(live.group, 0), live.last)
     new = sum(last - reached.get(group, Reached()).silver_index for group, last in ends.items())
     return new <= LITTLE_ENTRIES

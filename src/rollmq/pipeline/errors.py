@@ -62,6 +62,13 @@ class SourceUnreadable(HistoryError):
         )
 
 
+class NodesUnreadable(SourceUnreadable):
+    """None of the nodes gives the history. Nothing was changed. Each one's own error says what to do."""
+
+    def __init__(self, *, reasons: Sequence[str]) -> None:
+        HistoryError.__init__(self, "\n".join(reasons))
+
+
 class HistoriesDiffer(HistoryError):
     """Two files claim the same entries of a group and cannot be of one history. Nothing was read."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rollmq.errors import OperatorError, QueryRefused
 from rollmq.library.operator import OperatorConnection
 from rollmq.limits import READ_LOG_BYTES_MAX
-from rollmq.pipeline.errors import BadOption, SourceUnreadable
+from rollmq.pipeline.errors import BadOption, NodesUnreadable, SourceUnreadable
 from rollmq.pipeline.lines import LineParser
 
 TASK_ENTRIES: Final = 100_000
@@ -50,8 +50,10 @@ def find_end(servers: str, *, token: str = "", group: str = "") -> LiveEnd:
         except (OperatorError, ValueError) as error:
             reasons.append(str(error))
     groups = {group for _leads, _server, group, _commit in found}
+    if reasons and not found:
+        raise NodesUnreadable(reasons=reasons)
     if not found:
-        raise SourceUnreadable(place=servers, reason="; ".join(reasons) or "no server is named")
+        raise SourceUnreadable(place=servers, reason="no server is named")
     if len(groups) > 1:
         raise SourceUnreadable(place=servers, reason=f"these nodes are of {len(groups)} groups; name one's")
     if group and group not in groups:
