@@ -3,10 +3,11 @@
     PYTHON -m bench.peers HARNESS [ARGUMENTS…]
 
 HARNESS is the folder of the harness (bench.py, role.py, systems/). PYTHON has what its systems need, and what
-rollmq needs. The harness is not changed: it runs in a temporary folder of links to its files, with rollmq's
-adapter among its systems. ARGUMENTS are the harness's own, as `--only rollmq,redis-streams --reps 2`.
+rollmq needs. The harness is not changed: copies of its files run in a temporary folder, with rollmq's adapter
+among its systems. ARGUMENTS are the harness's own, as `--only rollmq,redis-streams --reps 2`.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,17 +27,25 @@ def by_name(name):
 """
 
 
+def copy(source: Path, target: Path) -> None:
+    """A file or a folder; copies, for whatever goes through this folder must not reach the harness."""
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        target.write_bytes(source.read_bytes())
+
+
 def overlay(harness: Path, folder: Path) -> None:
     """The harness with rollmq in it."""
     (folder / "systems").mkdir()
     for path in [*harness.glob("*.py"), *(harness / "systems").iterdir()]:
         where = path.relative_to(harness)
         if where.name != "registry.py":
-            (folder / where).symlink_to(path.absolute())
-    (folder / "systems" / "registry_of_peers.py").symlink_to((harness / "systems" / "registry.py").absolute())
+            copy(path, folder / where)
+    copy(harness / "systems" / "registry.py", folder / "systems" / "registry_of_peers.py")
     (folder / "systems" / "registry.py").write_text(REGISTRY)
     here = Path(__file__).parent
-    (folder / "systems" / "rollmq_adapter.py").symlink_to((here / "peers_adapter.py").absolute())
+    copy(here / "peers_adapter.py", folder / "systems" / "rollmq_adapter.py")
     package = Path(rollmq.__file__).parent
     # Behind a compiled package lies the library that its modules share.
     for path in [package, *package.parent.glob("*__mypyc.*.so")]:

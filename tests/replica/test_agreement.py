@@ -3,44 +3,9 @@
 import pytest
 
 from rollmq.core.agreement import Agreement
-from rollmq.core.line import decode_line
-from rollmq.core.machine import Machine
-from rollmq.core.raft import RaftCore
-from rollmq.core.raft_log import RaftLog
-from rollmq.core.raft_messages import PeerMessage
-from rollmq.core.raft_ready import HardState, RaftSettings, Role
-from rollmq.core.replica import Replica
-from rollmq.errors import ReplicaDiverged
-from tests.replica.trio import GROUP, Member, Trio
-
-
-class Stopping(Trio):
-    """A trio of which a node that differs stops, as its process would."""
-
-    def __init__(self, *, size: int = 3) -> None:
-        super().__init__(size=size)
-        self.stopped: dict[str, str] = {}
-
-    def serve(self, member: Member, arriving: list[PeerMessage]) -> list[PeerMessage]:
-        try:
-            return super().serve(member, arriving)
-        except ReplicaDiverged as error:
-            self.stopped[member.node_id] = str(error)
-            del self.members[member.node_id]
-            return []
-
-
-def led() -> tuple[Stopping, Member, list[Member]]:
-    trio = Stopping()
-    leader = trio.leader()
-    trio.submit(leader)
-    trio.run(500)
-    return trio, leader, [member for member in trio.members.values() if member is not leader]
-
-
-def change_a_line(member: Member) -> None:
-    """Its segment is another one from now on, as if its disk had given back other bytes."""
-    member.replica._segment.add_block(b"x", lines_count=0)
+from rollmq.core.raft_ready import Role
+from tests.replica.stopping import Stopping, change_a_line, led, restarted
+from tests.replica.trio import Member
 
 
 def test_nobody_stops_while_all_agree() -> None:
@@ -214,38 +179,10 @@ def test_a_marker_that_waited_for_the_state_is_confirmed_when_it_is_right() -> N
     assert progress.match_index >= marker
 
 
-def restarted(trio: Stopping, member: Member) -> None:
-    """Its process is a new one: the log is on its disk, nothing of it is applied or in memory."""
-    old, runs = member.replica.raft, list[tuple[int, int]]()
-    for index, line in enumerate(member.lines, start=1):
-        term = decode_line(line).term
-        if not runs or runs[-1][1] != term:
-            runs.append((index, term))
-    log = RaftLog(term_runs=runs, last_index=len(member.lines), tail_bytes_max=1 << 20)
-    raft = RaftCore(
-        node_id=member.node_id,
-        voters=frozenset(trio.node_ids),
-        hard_state=HardState(old.term, old.voted_for),
-        log=log,
-        settings=RaftSettings(),
-        chance=trio.chance.random,
-        now_us=trio.now_us,
-    )
-    member.replica = Replica(
-        raft,
-        Machine(),
-        member._segment([]),
-        group=GROUP,
-        founders=trio.node_ids,
-        jitter=trio.chance.random,
-        log_end=member._segment(member.lines),
-    )
-
-
 def test_a_node_that_has_just_started_judges_markers_before_it_has_applied_its_log() -> None:
     """Or a leader that differs could have its marker committed by one that has not looked."""
     trio, leader, (fresh, other) = led()
-    fresh.reads_own = False
+    fresh.is_slow_to_read = True
     restarted(trio, fresh)
     trio.run(300)
     assert fresh.replica.machine.last_index == 0, "its host does not come to read what is to be applied"
@@ -270,7 +207,7 @@ def started_behind_a_cut(trio: Stopping, *, marks: bool = False) -> tuple[Member
         new.replica.mark()
         trio.run(100)
     restarted(trio, old)
-    old.reads_own = False
+    old.is_slow_to_read = True
     trio.cut_off = {third.node_id}
     trio.run(700)
     assert trio.leader() is new
@@ -290,7 +227,7 @@ def test_a_marker_behind_a_cut_is_held_until_the_log_before_it_is_read(is_right:
     trio.run(300)
     assert new.replica.raft.commit_index < marker
     trio.cut_off = set()
-    fresh.reads_own = True
+    fresh.is_slow_to_read = False
     fresh.replica.raft._own_lines.cut()  # its host reads only now
     trio.run(1_500)
     assert list(trio.stopped) == ([] if is_right else [new.node_id])
@@ -304,7 +241,7 @@ def test_a_held_marker_that_comes_in_the_turn_of_a_cut_stays_held_and_is_judged(
     trio, _, _ = led()
     new, fresh, third = started_behind_a_cut(trio, marks=True)
     trio.cut_off = set()
-    fresh.reads_own = True
+    fresh.is_slow_to_read = False
     fresh.replica.raft._own_lines.cut()
     trio.run(1_500)
     trio.submit(new)

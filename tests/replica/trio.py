@@ -13,7 +13,7 @@ from rollmq.core.machine import Machine
 from rollmq.core.raft import RaftCore
 from rollmq.core.raft_log import RaftLog
 from rollmq.core.raft_messages import PeerMessage
-from rollmq.core.raft_ready import HardState, RaftSettings, Write
+from rollmq.core.raft_ready import HardState, RaftSettings, ReadLines, Write
 from rollmq.core.replica import Replica
 from rollmq.core.segment_digest import SegmentDigest
 from rollmq.core.state import dump_state
@@ -21,6 +21,8 @@ from rollmq.core.state import dump_state
 GROUP = "9" * 32
 WALL_US = 1_763_490_000_000_000
 STEP_US = 10_000
+READ_LINES = 3
+"""At once: more comes in further answers."""
 
 
 class Member:
@@ -33,8 +35,9 @@ class Member:
         self.rebuilt_count = 0
         self.wall_offset_us = 0
         """How wrong its wall clock is."""
-        self.reads_own = True
-        """Its host reads back what its machine lacks."""
+        self.asked: list[ReadLines] = []
+        self.is_slow_to_read = False
+        """What is asked of its disk waits."""
         raft = RaftCore(
             node_id=node_id,
             voters=frozenset(node_ids),
@@ -62,17 +65,15 @@ class Member:
     def turn(self) -> list[PeerMessage]:
         """Do all that there is to do; what it sends."""
         sent: list[PeerMessage] = []
+        if not self.is_slow_to_read:
+            self._read()
         while True:
             work = self.replica.ready()
             self.told += work.effects
             if work.raft is None:
                 return sent
             sent += work.raft.messages
-            for request in work.raft.reads:
-                if request.target == self.node_id and self.reads_own:
-                    self.replica.raft.lines_read(
-                        request, self.lines[request.first_index - 1 : request.last_index]
-                    )
+            self.asked += work.raft.reads
             if work.raft.write is not None:
                 self._write(work.raft.write)
                 sent += work.raft.write.messages_after
@@ -85,6 +86,12 @@ class Member:
             del self.lines[write.truncate_from - 1 :]
         assert len(self.lines) == write.first_index - 1
         self.lines += write.lines
+
+    def _read(self) -> None:
+        asked, self.asked = self.asked, []
+        for request in asked:
+            last_index = min(request.last_index, request.first_index + READ_LINES - 1)
+            self.replica.raft.lines_read(request, self.lines[request.first_index - 1 : last_index])
 
     def _rebuild(self) -> None:
         """As a host does: what is committed, from the disk, through a new machine."""

@@ -98,6 +98,7 @@ class Candidacy:
 
     def _may_campaign(self) -> bool:
         is_busy = self._campaign_is_held or self._receiving.is_installing
+        is_busy = is_busy or bool(self._following.unjudged_index)
         return self.has_vote and not is_busy and self.node_id in self._voters
 
     def hold_campaign(self, is_held: bool) -> None:

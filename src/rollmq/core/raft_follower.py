@@ -63,7 +63,8 @@ class Following:
         if index <= self._log.commit_index:
             self.overruled_index = index
             return
-        self.refused_index = index
+        if index <= self._verified_index:
+            self.refused_index = index
         if index <= self._log.last_index:
             self._log.cut(index)
         self._verified_index = min(self._verified_index, index - 1)

@@ -203,7 +203,8 @@ class Replica:
     def ready(self) -> Work:
         """What there is to do. Call it after each turn's inputs, and again after `persisted`."""
         self._applied_in_turn, self._waits_for_lines = 0, False
-        if self._unjudged and not self._is_rebuilding and self.raft.role is not Role.LEADER:
+        is_cut = self.raft.log.cut_from is not None  # what is applied may be what was cut
+        if self._unjudged and not (is_cut or self._is_rebuilding) and self.raft.role is not Role.LEADER:
             self._look_back()
         self._follow_role()
         if self.leader is not None:
